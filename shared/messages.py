@@ -1,0 +1,261 @@
+"""Everything that travels: one model and one topic each.
+
+Bodies are JSON. Our own messages are read tolerantly (the previous deployment's are still in flight); what people publish
+(`RelabelRequest`, `VersionCheck`) is read strictly, because a misspelt field must not become "all nodes".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from shared.domain.selection import NodeFilter
+from shared.ports import Outgoing
+
+OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped"]
+ConflictPolicy = Literal["force", "skip", "fail"]
+
+
+class Malformed(Exception):
+    """A message that no redelivery will make readable. The text says what is wrong and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One delivered message, as the bus hands it to a function: identity, attributes, bytes."""
+
+    id: str
+    data: bytes
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    published: datetime | None = None
+    topic: str = ""
+
+    @classmethod
+    def from_event(cls, event: Any) -> Self:
+        """Read the CloudEvent that functions-framework makes of a Pub/Sub push. Raises Malformed."""
+        body = event.data if isinstance(event.data, dict) else {}
+        message = body.get("message")
+        if not isinstance(message, dict):
+            raise Malformed("not a Pub/Sub message: the event's data has no `message` object")
+        try:
+            data = base64.b64decode(message.get("data") or "", validate=True)
+        except (binascii.Error, ValueError, TypeError) as error:
+            raise Malformed(f"the message's data is not base64: {error}") from error
+        published = message.get("publishTime") or message.get("publish_time")
+        return cls(
+            id=str(message.get("messageId") or message.get("message_id") or event["id"]),
+            data=data,
+            attributes={str(k): str(v) for k, v in (message.get("attributes") or {}).items()},
+            published=datetime.fromisoformat(str(published)).astimezone(UTC) if published else None,
+            topic=str(event["source"]).rpartition("/topics/")[2],
+        )
+
+
+class Message(BaseModel):
+    """What every message has: a version, and a topic that it travels on."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    TOPIC: ClassVar[str]
+    version: Literal[1] = 1
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read a message's bytes. Raises Malformed with every problem in one text."""
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, e['loc'])) or 'message'}: {e['msg']}" for e in error.errors(include_url=False)
+            )
+            raise Malformed(f"not a {cls.__name__}: {problems}") from error
+
+    def identity(self) -> str:
+        """What makes two deliveries the same message, however often it was published; empty where only the bus knows."""
+        return ""
+
+    def outgoing(self, attributes: Mapping[str, str] | None = None) -> Outgoing:
+        """The message as bytes, with its type and identity in the attributes."""
+        known = {"type": type(self).__name__, "identity": self.identity(), **(attributes or {})}
+        return Outgoing(self.model_dump_json(exclude_none=True).encode(), {k: v for k, v in known.items() if v})
+
+
+class RelabelRequest(Message):
+    """Make these nodes true. `target_nodes` or `node_filter` says which; `update_site` and `drift_sweep` mean all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    TOPIC: ClassVar[str] = "relabel-requests"
+    action: str | None = Field(default=None, pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")
+    name: Literal["update_labels", "relabel_nodes", "update_site", "drift_sweep"] = "update_labels"
+    cluster: str | None = None
+    target_nodes: list[str] | None = None
+    node_filter: NodeFilter | None = None
+    requested_by: str = "unknown"
+    dry_run: bool = False
+    retry_of: str | None = None
+
+    @field_validator("target_nodes", mode="before")
+    @classmethod
+    def _list_or_comma_string(cls, value: Any) -> Any:
+        """A list or a comma string; trimmed and deduplicated, order kept (DESIGN §7)."""
+        if isinstance(value, str):
+            value = value.split(",")
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return list(dict.fromkeys(item.strip() for item in value if item.strip()))
+        return value
+
+    @property
+    def whole_site(self) -> bool:
+        """Whether the request means every node of the design and of the cluster."""
+        return self.name in ("update_site", "drift_sweep")
+
+    @model_validator(mode="after")
+    def _says_which_nodes(self) -> Self:
+        if self.whole_site:
+            if self.target_nodes or self.node_filter:
+                raise ValueError(f"{self.name} means every node: leave target_nodes and node_filter out")
+        elif self.target_nodes and self.node_filter is not None:
+            raise ValueError("give target_nodes or node_filter, not both")
+        elif not self.target_nodes and self.node_filter is None:
+            raise ValueError("no nodes: give target_nodes, a node_filter, or the name update_site for every node")
+        return self
+
+    def identity(self) -> str:
+        return self.action or ""
+
+
+class NodeTask(BaseModel):
+    """One node of a part: its whole declared set, and what to do where others hold a key.
+
+    `uid` is empty for a node that planning did not find. `on_conflict` names only the keys that are not forced.
+    `aliases` are secondary keys, applied under their own field manager. `keep` are the domains that `prune: all` spares.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    name: str
+    uid: str = ""
+    labels: dict[str, str] = {}
+    prune: Literal["owned", "all"] = "owned"
+    on_conflict: dict[str, ConflictPolicy] = {}
+    aliases: dict[str, str] | None = None
+    keep: list[str] = []
+    changes: Changes | None = None
+
+
+class Changes(BaseModel):
+    """What a write does to one node: keys set (with their new values) and keys removed."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    set: dict[str, str] = {}
+    remove: list[str] = []
+
+
+class NodeApply(Message):
+    """Make a slice of nodes true. `action` is None for work that no action asked for (cluster events)."""
+
+    TOPIC: ClassVar[str] = "node-applies"
+    action: str | None = None
+    part: int = 0
+    cluster: str = "default"
+    revision: int
+    nodes: list[NodeTask]
+
+    def identity(self) -> str:
+        return f"{self.action}/{self.part}" if self.action else ""
+
+
+class Outcome(BaseModel):
+    """What became of one subject (a node, `controlPlane`, `worker/POOL`), with a reason a person can act on."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    subject: str
+    outcome: OutcomeKind
+    reason: str = ""
+    message: str = ""
+    retryable: bool = False
+    changes: Changes | None = None
+
+
+class PartResult(Message):
+    """The outcomes of one part. Stored under (action, part): delivered twice it is the same result."""
+
+    TOPIC: ClassVar[str] = "results"
+    action: str | None = None
+    part: int = 0
+    revision: int = 0
+    outcomes: list[Outcome] = []
+
+    def identity(self) -> str:
+        return f"{self.action}/{self.part}" if self.action else ""
+
+
+class DeadlineCheck(Message):
+    """Close every action whose deadline has passed (a clock sends it)."""
+
+    TOPIC: ClassVar[str] = "action-deadlines"
+
+
+class VersionCheck(Message):
+    """Classify, decide and issue updates for these clusters (none named: all)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    TOPIC: ClassVar[str] = "version-checks"
+    clusters: list[str] | None = None
+    dry_run: bool = False
+    force_window: bool = False
+
+
+class ComponentUpdate(BaseModel):
+    """One version step. `component` is `controlPlane` or `worker/POOL`, `subject` is `kubernetes` or `machineImage`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    component: str
+    subject: Literal["kubernetes", "machineImage"]
+    from_: str = Field(alias="from")
+    to: str
+    kind: Literal["auto", "force"]
+    reason: str = ""
+    image: str = ""
+
+
+class VersionUpdate(Message):
+    """All updates of one cluster that this window is for, in the order they are applied."""
+
+    TOPIC: ClassVar[str] = "version-updates"
+    action: str
+    part: int = 0
+    cluster: str
+    updates: list[ComponentUpdate]
+    force_window: bool = False
+
+    def identity(self) -> str:
+        return f"{self.action}/{self.part}"
+
+    def outgoing(self, attributes: Mapping[str, str] | None = None) -> Outgoing:
+        sent = super().outgoing(attributes)
+        return Outgoing(self.model_dump_json(exclude_none=True, by_alias=True).encode(), sent.attributes)
+
+
+class Notice(Message):
+    """A CloudEvent for people and machines, `dev.hullmark.<what>.v1`; `id` is deterministic, so readers can drop repeats."""
+
+    TOPIC: ClassVar[str] = "notices"
+    specversion: Literal["1.0"] = "1.0"
+    id: str
+    source: str = "hullmark"
+    type: str
+    subject: str = ""
+    time: datetime
+    datacontenttype: Literal["application/json"] = "application/json"
+    data: dict[str, Any]
+
+    def identity(self) -> str:
+        return self.id
+
+
+NodeTask.model_rebuild()

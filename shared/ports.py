@@ -1,0 +1,153 @@
+"""The outside world as Hullmark sees it: four protocols and the few errors they may answer with.
+
+Adapters implement these; functions and the shared stores use them; the domain never sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+OWNER = "hullmark"
+"""Field manager under which declared labels are applied."""
+ALIAS_OWNER = "hullmark-aliases"
+"""Field manager under which the secondary keys of alias pairs are applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node's metadata, as one listing shows it.
+
+    `owners` maps each label key to the field managers that hold it, sorted; it is empty for a listing without managedFields.
+    `applied` maps a field manager to the keys that it holds by Server-Side Apply: what an Apply of it that leaves one out gives up.
+    """
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    resource_version: str = ""
+    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    applied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    kubelet_version: str = ""
+
+
+class ClusterError(Exception):
+    """Any answer of a cluster other than success. `reason` is a CamelCase code, `retryable` says whether later may help."""
+
+    reason = "ClusterError"
+    retryable = False
+
+
+class NodeGone(ClusterError):
+    """No node of that name, or one of that name with another uid."""
+
+    reason = "NodeNotFound"
+
+
+class Conflict(ClusterError):
+    """An unforced apply met keys that others hold with other values. `managers` maps key to field manager."""
+
+    reason = "Conflict"
+
+    def __init__(self, managers: Mapping[str, str]) -> None:
+        self.managers = dict(managers)
+        super().__init__("; ".join(f"{key} is held by {manager}" for key, manager in sorted(self.managers.items())))
+
+
+class Stale(ClusterError):
+    """The node changed since the resourceVersion that the write was based on: read again and decide again."""
+
+    reason = "Stale"
+    retryable = True
+
+
+class Refused(ClusterError):
+    """The API server will not do it, now or later: credentials, permissions, an invalid object, an admission webhook."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class Unavailable(ClusterError):
+    """No answer, or one that says later: connection, timeout, 429, 5xx. `retry_after` in seconds, where the server named one."""
+
+    reason = "Unavailable"
+    retryable = True
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class Cluster(Protocol):
+    """One cluster's nodes. Every method may raise Refused or Unavailable."""
+
+    def server_version(self) -> str:
+        """The API server's version, e.g. `v1.35.4`; empty where a cluster has none to tell."""
+        ...
+
+    def nodes(self) -> list[Node]:
+        """All nodes, metadata only."""
+        ...
+
+    def node(self, name: str) -> Node | None:
+        """One node, or None when there is no such node."""
+        ...
+
+    def apply_labels(
+        self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True
+    ) -> Node:
+        """Server-Side Apply of exactly this label set under `manager`: what it applied before and now leaves out goes,
+        unless another manager holds it too. Raises NodeGone (absent, or another uid) and Conflict (only without force).
+        """
+        ...
+
+    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = OWNER) -> Node:
+        """One merge patch of nulls for `keys`, whoever owns them. Raises NodeGone and Stale."""
+        ...
+
+
+class StoreError(Exception):
+    """The store did not do it (no space, read-only, refused, unreachable). The message says what and where."""
+
+
+class ObjectStore(Protocol):
+    """Objects by key (`a/b/c.json`). Create-only writes are the one concurrency primitive. Methods may raise StoreError."""
+
+    def create(self, key: str, body: bytes) -> bool:
+        """Write the object whole if there is none under this key. False, and nothing written, if there is one."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """The object's bytes, or None."""
+        ...
+
+    def list(self, prefix: str, after: str = "") -> list[str]:
+        """Every key under the folder `prefix` (which ends in `/`), sorted; with `after`, only keys greater than it."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; no error if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message on its way: JSON bytes and string attributes."""
+
+    data: bytes
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+class BusError(Exception):
+    """The bus did not confirm a publish. The caller fails its message and is delivered again."""
+
+
+class Bus(Protocol):
+    """Topics by their plain names (`relabel-requests`); a prefix per deployment is the adapter's business."""
+
+    def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
+        """Return only when every message is confirmed. Raises BusError."""
+        ...
