@@ -70,9 +70,7 @@ class Message(BaseModel):
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(map(str, e['loc'])) or 'message'}: {e['msg']}" for e in error.errors(include_url=False)
-            )
+            problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'message'}: {e['msg']}" for e in error.errors(include_url=False))
             raise Malformed(f"not a {cls.__name__}: {problems}") from error
 
     def identity(self) -> str:

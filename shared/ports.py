@@ -96,9 +96,7 @@ class Cluster(Protocol):
         """One node, or None when there is no such node."""
         ...
 
-    def apply_labels(
-        self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True
-    ) -> Node:
+    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:
         """Server-Side Apply of exactly this label set under `manager`: what it applied before and now leaves out goes,
         unless another manager holds it too. Raises NodeGone (absent, or another uid) and Conflict (only without force).
         """
