@@ -126,6 +126,10 @@ class ObjectStore(Protocol):
         """Every key under the folder `prefix` (which ends in `/`), sorted; with `after`, only keys greater than it."""
         ...
 
+    def folders(self, prefix: str) -> list[str]:
+        """The names one level below the folder `prefix` that hold objects of their own, sorted."""
+        ...
+
     def delete(self, key: str) -> None:
         """Remove the object; no error if there is none."""
         ...

@@ -1,0 +1,108 @@
+"""Objects in memory, a folder, S3 or GCS, through obstore. Only create-if-absent is ever asked of them (FACTS §5)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+import obstore
+from obstore import exceptions as errors
+
+from shared.ports import ObjectStore, StoreError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def open_store(url: str) -> ObjectStore:
+    """Open `memory:`, `file:FOLDER`, `s3://BUCKET[/PREFIX]` or `gs://BUCKET[/PREFIX]`.
+
+    S3 and GCS find credentials, region and endpoint in their own environment variables (`AWS_*`, `GOOGLE_*`).
+    Raises StoreError, naming the url, where it is none of these or the folder can't be made.
+    """
+    if url in ("memory:", "memory://"):
+        return Store(obstore.store.MemoryStore(), url)
+    if url.startswith("file:"):
+        folder = Path(url.removeprefix("file:").removeprefix("//") or ".").expanduser()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"store {url}: can't make the folder {folder}: {error.strerror}") from error
+        return Store(obstore.store.LocalStore(folder.resolve()), url)
+    if urlsplit(url).scheme in ("s3", "gs") and urlsplit(url).netloc:
+        return Store(_bucket(url), url)
+    raise StoreError(f"store {url!r} is none of memory:, file:FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX (HULLMARK_STORE)")
+
+
+def _bucket(url: str) -> Any:
+    parts = urlsplit(url)
+    prefix = parts.path.strip("/") or None
+    try:
+        if parts.scheme == "gs":
+            return obstore.store.GCSStore(parts.netloc, prefix=prefix)
+        import os
+
+        endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+        return obstore.store.S3Store(
+            parts.netloc, prefix=prefix, client_options={"allow_http": True} if endpoint.startswith("http://") else None
+        )
+    except errors.BaseError as error:
+        raise StoreError(f"store {url}: {error}") from error
+
+
+def _translated(method: Callable[P, R]) -> Callable[P, R]:
+    """Turn what obstore raises into a StoreError that names the store and the object."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except (errors.BaseError, OSError, ValueError) as error:
+            store: Any = args[0]
+            cause = str(error).splitlines()[0]
+            raise StoreError(f"store {store.url}: {method.__name__} {args[1] if len(args) > 1 else ''}: {cause}") from error
+
+    return call
+
+
+class Store:
+    """`shared.ports.ObjectStore` over one obstore store."""
+
+    def __init__(self, inner: Any, url: str) -> None:
+        self.url = url
+        self._inner = inner
+
+    @_translated
+    def create(self, key: str, body: bytes) -> bool:
+        try:
+            obstore.put(self._inner, key, body, mode="create")
+        except errors.AlreadyExistsError:
+            return False
+        return True
+
+    @_translated
+    def get(self, key: str) -> bytes | None:
+        try:
+            return bytes(obstore.get(self._inner, key).bytes())
+        except (errors.NotFoundError, FileNotFoundError):
+            return None
+
+    @_translated
+    def list(self, prefix: str, after: str = "") -> list[str]:
+        found: Any = obstore.list(self._inner, prefix.rstrip("/"), offset=after or None)
+        return sorted(str(meta["path"]) for batch in found for meta in batch)
+
+    @_translated
+    def folders(self, prefix: str) -> list[str]:
+        found: Any = obstore.list_with_delimiter(self._inner, prefix.rstrip("/"))
+        return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
+
+    @_translated
+    def delete(self, key: str) -> None:
+        try:
+            obstore.delete(self._inner, key)
+        except (errors.NotFoundError, FileNotFoundError):
+            return

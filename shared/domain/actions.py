@@ -1,0 +1,151 @@
+"""What an action is, from request to outcome: its records, its parts, its states. Pure.
+
+Lifecycle words are Shipyard's (rules/airship.md §1.1); results are DESIGN §5.4's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+from ulid import ULID
+
+from shared.messages import Outcome
+
+MAX_PARTS = 256
+"""Parts of one action at most (DESIGN §6)."""
+PART_SIZE = 200
+"""Nodes of one part, until that would make more than MAX_PARTS: about a third of a second of an API server's time."""
+
+Result = Literal["success", "partial_success", "failure", "stopped", "expired"]
+Lifecycle = Literal["Pending", "Processing", "Paused", "Complete", "Failed"]
+UNSUCCESSFUL = frozenset({"missing", "failed", "stopped"})
+
+
+class Record(BaseModel):
+    """A JSON object in the store: read tolerantly, written whole."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    def to_bytes(self) -> bytes:
+        """The object's bytes."""
+        return self.model_dump_json(exclude_none=True).encode()
+
+
+class ActionRequest(Record):
+    """`request.json`: what was asked, by whom, of which revision; when it must have ended."""
+
+    id: str
+    name: str
+    cluster: str
+    revision: int
+    requested_by: str
+    requested_at: datetime
+    deadline: datetime
+    target_nodes: list[str] | None = None
+    node_filter: dict[str, Any] | None = None
+    dry_run: bool = False
+    retry_of: str | None = None
+    parameters: dict[str, Any] = {}
+
+
+class Plan(Record):
+    """`plan.json`: the subjects of each part (part 1 first) and what planning settled without a message."""
+
+    revision: int
+    planned_at: datetime
+    parts: list[list[str]]
+    unchanged: list[str] = []
+    settled: list[Outcome] = []
+
+
+class ActionOutcome(Record):
+    """`outcome.json`: written once, by whoever stores the last part, stops the clock or refuses the request."""
+
+    result: Result
+    finished_at: datetime
+    revision: int
+    reason: str = ""
+    message: str = ""
+    counts: dict[str, int] = {}
+    outcomes: list[Outcome] = []
+    unchanged: list[str] = []
+
+    @property
+    def unsuccessful(self) -> list[str]:
+        """Subjects to retry, in order."""
+        return [outcome.subject for outcome in self.outcomes if outcome.outcome in UNSUCCESSFUL]
+
+
+def action_id(message_id: str, published: datetime) -> str:
+    """The id of the action that a message starts when its publisher gave none: the same for every delivery of it."""
+    stamp = int(published.timestamp() * 1000).to_bytes(6, "big")
+    return str(ULID(stamp + hashlib.sha256(message_id.encode()).digest()[:10]))
+
+
+def split(names: Sequence[str]) -> list[list[str]]:
+    """Cut sorted names into parts: PART_SIZE each, larger where that would exceed MAX_PARTS."""
+    size = max(PART_SIZE, -(-len(names) // MAX_PARTS))
+    return [list(names[start : start + size]) for start in range(0, len(names), size)]
+
+
+def result_of(kinds: Iterable[str], stopped: bool = False) -> Result:
+    """Roll outcomes up: `success` where none failed or is missing (skipped ones are no failure), DESIGN §5.4."""
+    seen = Counter(kinds)
+    if stopped or seen["stopped"]:
+        return "stopped"
+    bad = seen["failed"] + seen["missing"]
+    if not bad:
+        return "success"
+    return "partial_success" if sum(seen.values()) > bad else "failure"
+
+
+def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: datetime, *, stopped: bool = False) -> ActionOutcome:
+    """Roll up a plan and the results of its parts. A subject whose part brought no outcome for it counts as failed."""
+    outcomes = [*plan.settled]
+    for number, names in enumerate(plan.parts, 1):
+        told = {outcome.subject: outcome for outcome in parts.get(number, ())}
+        outcomes += [told.get(name) or _silent(name) for name in names]
+    kinds = [outcome.outcome for outcome in outcomes]
+    counts = Counter(kinds)
+    if plan.unchanged:
+        counts["unchanged"] += len(plan.unchanged)
+    return ActionOutcome(
+        result=result_of(counts.elements(), stopped),
+        finished_at=finished_at,
+        revision=plan.revision,
+        counts=dict(sorted(counts.items())),
+        outcomes=sorted(outcomes, key=lambda outcome: outcome.subject),
+        unchanged=plan.unchanged,
+    )
+
+
+def expire(plan: Plan | None, parts: Mapping[int, Sequence[Outcome]], request: ActionRequest, now: datetime) -> ActionOutcome:
+    """End an action whose deadline has passed: what is known stays, the rest is failed and may be retried."""
+    plan = plan or Plan(revision=request.revision, planned_at=now, parts=[])
+    told = {outcome.subject: outcome for part in parts.values() for outcome in part}
+    late = "no result by the deadline; `hullmark actions retry` asks again for these nodes"
+    full = {
+        number: [told.get(n) or Outcome(subject=n, outcome="failed", reason="Expired", message=late, retryable=True) for n in names]
+        for number, names in enumerate(plan.parts, 1)
+    }
+    ended = conclude(plan, full, now)
+    reason = f"not finished by {request.deadline:%Y-%m-%d %H:%M:%S} UTC"
+    return ended.model_copy(update={"result": "expired", "reason": "Expired", "message": reason})
+
+
+def lifecycle(plan: Plan | None, outcome: ActionOutcome | None, *, paused: bool) -> Lifecycle:
+    """Shipyard's word for where an action stands."""
+    if outcome:
+        return "Complete" if outcome.result == "success" else "Failed"
+    if paused:
+        return "Paused"
+    return "Processing" if plan else "Pending"
+
+
+def _silent(name: str) -> Outcome:
+    return Outcome(subject=name, outcome="failed", reason="NoOutcome", message="its part ended without telling of it", retryable=True)
