@@ -18,7 +18,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from shared.domain.actions import ActionOutcome, ActionRequest, Lifecycle, Plan, Record, conclude, expire, lifecycle
-from shared.messages import Notice, Outcome, PartResult
+from shared.domain.outcomes import Outcome
+from shared.messages import Notice, PartResult
 from shared.ports import ObjectStore, StoreError
 
 R = TypeVar("R", bound=Record)
@@ -78,7 +79,7 @@ class Actions:
 
     def open(self) -> list[str]:
         """Actions that have not ended."""
-        return [key.rpartition("/")[2] for key in self._store.list("open-actions/")]
+        return [key.rpartition("/")[2] for key in self._store.keys("open-actions/")]
 
     # parts
 
@@ -88,7 +89,7 @@ class Actions:
 
     def recorded(self, action: str) -> set[int]:
         """The numbers of the parts whose outcomes are stored: one short listing."""
-        return {int(key.rpartition("/")[2].removesuffix(".json")) for key in self._store.list(f"actions/{action}/parts/")}
+        return {int(key.rpartition("/")[2].removesuffix(".json")) for key in self._store.keys(f"actions/{action}/parts/")}
 
     def part_outcomes(self, action: str) -> dict[int, list[Outcome]]:
         """The outcomes stored so far, by part number."""
@@ -112,7 +113,7 @@ class Actions:
 
     def paused(self, action: str) -> bool:
         """Whether the last control verb given was `pause`."""
-        verbs = self._store.list(f"actions/{action}/control/")
+        verbs = self._store.keys(f"actions/{action}/control/")
         return bool(verbs) and verbs[-1].endswith("-pause.json")
 
     def control(self, action: str, verb: str, by: str, now: datetime) -> None:
@@ -125,7 +126,7 @@ class Actions:
         if verb == "stop":
             self._store.create(f"actions/{action}/stop.json", note)
             return
-        taken = len(self._store.list(f"actions/{action}/control/"))
+        taken = len(self._store.keys(f"actions/{action}/control/"))
         if not self._store.create(f"actions/{action}/control/{taken + 1:04}-{verb}.json", note):
             raise WrongState(f"action {action} was {verb}d by somebody else at this moment")
 
@@ -136,7 +137,7 @@ class Actions:
     def parked(self, action: str) -> list[bytes]:
         """The messages to publish again when the action goes on (those whose parts have no outcomes yet)."""
         done = self.recorded(action)
-        keys = self._store.list(f"actions/{action}/parked/")
+        keys = self._store.keys(f"actions/{action}/parked/")
         waiting = [key for key in keys if int(key.rpartition("/")[2].removesuffix(".json")) not in done]
         return [body for key in waiting if (body := self._store.get(key)) is not None]
 

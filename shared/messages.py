@@ -15,11 +15,18 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from shared.domain.outcomes import Changes, Outcome
 from shared.domain.selection import NodeFilter
-from shared.ports import Outgoing
 
-OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped"]
 ConflictPolicy = Literal["force", "skip", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message on its way: JSON bytes and string attributes."""
+
+    data: bytes
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Malformed(Exception):
@@ -145,14 +152,6 @@ class NodeTask(BaseModel):
     changes: Changes | None = None
 
 
-class Changes(BaseModel):
-    """What a write does to one node: keys set (with their new values) and keys removed."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    set: dict[str, str] = {}
-    remove: list[str] = []
-
-
 class NodeApply(Message):
     """Make a slice of nodes true. `action` is None for work that no action asked for (cluster events)."""
 
@@ -165,18 +164,6 @@ class NodeApply(Message):
 
     def identity(self) -> str:
         return f"{self.action}/{self.part}" if self.action else ""
-
-
-class Outcome(BaseModel):
-    """What became of one subject (a node, `controlPlane`, `worker/POOL`), with a reason a person can act on."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    subject: str
-    outcome: OutcomeKind
-    reason: str = ""
-    message: str = ""
-    retryable: bool = False
-    changes: Changes | None = None
 
 
 class PartResult(Message):
@@ -254,6 +241,3 @@ class Notice(Message):
 
     def identity(self) -> str:
         return self.id
-
-
-NodeTask.model_rebuild()

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from shared.messages import Outgoing
+
 OWNER = "hullmark"
 """Field manager under which declared labels are applied."""
 ALIAS_OWNER = "hullmark-aliases"
@@ -122,7 +124,7 @@ class ObjectStore(Protocol):
         """The object's bytes, or None."""
         ...
 
-    def list(self, prefix: str, after: str = "") -> list[str]:
+    def keys(self, prefix: str, after: str = "") -> list[str]:
         """Every key under the folder `prefix` (which ends in `/`), sorted; with `after`, only keys greater than it."""
         ...
 
@@ -133,14 +135,6 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None:
         """Remove the object; no error if there is none."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One message on its way: JSON bytes and string attributes."""
-
-    data: bytes
-    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 class BusError(Exception):

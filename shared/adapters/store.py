@@ -91,7 +91,7 @@ class Store:
             return None
 
     @_translated
-    def list(self, prefix: str, after: str = "") -> list[str]:
+    def keys(self, prefix: str, after: str = "") -> list[str]:
         found: Any = obstore.list(self._inner, prefix.rstrip("/"), offset=after or None)
         return sorted(str(meta["path"]) for batch in found for meta in batch)
 

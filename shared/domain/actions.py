@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from ulid import ULID
 
-from shared.messages import Outcome
+from shared.domain.outcomes import Outcome
 
 MAX_PARTS = 256
 """Parts of one action at most (DESIGN §6)."""
