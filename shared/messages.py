@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from shared.domain.outcomes import Changes, Outcome
+from shared.domain.actions import ActionRequest
+from shared.domain.outcomes import Changes as Changes
+from shared.domain.outcomes import NodeTask as NodeTask
+from shared.domain.outcomes import Outcome as Outcome
 from shared.domain.selection import NodeFilter
-
-ConflictPolicy = Literal["force", "skip", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,26 +131,16 @@ class RelabelRequest(Message):
             raise ValueError("no nodes: give target_nodes, a node_filter, or the name update_site for every node")
         return self
 
+    @classmethod
+    def again(cls, request: ActionRequest) -> Self:
+        """The message that makes an accepted action go on."""
+        return cls.model_validate(
+            request.model_dump(include={"name", "cluster", "target_nodes", "node_filter", "requested_by", "dry_run", "retry_of"})
+            | {"action": request.id}
+        )
+
     def identity(self) -> str:
         return self.action or ""
-
-
-class NodeTask(BaseModel):
-    """One node of a part: its whole declared set, and what to do where others hold a key.
-
-    `uid` is empty for a node that planning did not find. `on_conflict` names only the keys that are not forced.
-    `aliases` are secondary keys, applied under their own field manager. `keep` are the domains that `prune: all` spares.
-    """
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    name: str
-    uid: str = ""
-    labels: dict[str, str] = {}
-    prune: Literal["owned", "all"] = "owned"
-    on_conflict: dict[str, ConflictPolicy] = {}
-    aliases: dict[str, str] | None = None
-    keep: list[str] = []
-    changes: Changes | None = None
 
 
 class NodeApply(Message):

@@ -1,4 +1,4 @@
-"""What became of one subject of an action (DESIGN §5.4)."""
+"""What one node is to carry, and what became of it (DESIGN §5.4, §6)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+ConflictPolicy = Literal["force", "skip", "fail"]
 OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped"]
 
 
@@ -26,4 +27,22 @@ class Outcome(BaseModel):
     reason: str = ""
     message: str = ""
     retryable: bool = False
+    changes: Changes | None = None
+
+
+class NodeTask(BaseModel):
+    """One node of a part: its whole declared set, and what to do where others hold a key.
+
+    `uid` is empty for a node that planning did not find. `on_conflict` names only the keys that are not forced.
+    `aliases` are secondary keys, applied under their own field manager. `keep` are the domains that `prune: all` spares.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    name: str
+    uid: str = ""
+    labels: dict[str, str] = {}
+    prune: Literal["owned", "all"] = "owned"
+    on_conflict: dict[str, ConflictPolicy] = {}
+    aliases: dict[str, str] | None = None
+    keep: list[str] = []
     changes: Changes | None = None

@@ -1,0 +1,72 @@
+"""`functions/steps.yaml`, read: every function, its trigger, and what it needs to run."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The source root: what PYTHONPATH must name for a function to find `shared` (FACTS §2.2)."""
+DEAD_LETTERS = "dead-letters"
+
+
+class Step(BaseModel):
+    """One deployed function."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    about: str
+    topics: list[str] = []
+    http: bool = False
+    publishes: list[str]
+    store: Literal["read", "write"]
+    cluster: Literal["label", "read", "none"]
+    memory: str
+    timeout: int
+    concurrency: int
+
+    @property
+    def source(self) -> Path:
+        """The file that functions-framework loads."""
+        return ROOT / "functions" / self.name / "main.py"
+
+
+class Schedule(BaseModel):
+    """A message that a clock sends."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    topic: str
+    cron: str
+    body: dict[str, Any]
+
+
+class Steps(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    steps: dict[str, Step]
+    schedules: dict[str, Schedule]
+    outlets: list[str]
+
+    def subscribers(self, topic: str) -> list[Step]:
+        """The functions that a topic is pushed to."""
+        return [step for step in self.steps.values() if topic in step.topics]
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic that is published to, pushed or read, sorted."""
+        named = {topic for step in self.steps.values() for topic in (*step.topics, *step.publishes)}
+        return sorted({*named, *self.outlets, DEAD_LETTERS})
+
+
+@functools.cache
+def load() -> Steps:
+    """Read the file that lies beside the functions."""
+    found = yaml.safe_load((ROOT / "functions" / "steps.yaml").read_text())
+    for name, step in found["steps"].items():
+        step["name"] = name
+    return Steps.model_validate(found)
