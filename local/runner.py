@@ -134,7 +134,7 @@ class Cloud:
     def resume(self) -> list[str]:
         """Ask again for every action that an earlier process left open; their ids."""
         actions = self.ports.actions
-        going_on = [action for action in actions.open() if (request := actions.find(action)) and actions.outcome(action) is None]
+        going_on = [action for action in actions.open() if actions.find(action) and actions.outcome(action) is None]
         for action in going_on:
             self.publish(RelabelRequest.TOPIC, [RelabelRequest.again(actions.request(action)).outgoing()])
         return going_on

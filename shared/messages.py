@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from shared.domain.actions import ActionRequest
+from shared.domain.actions import ActionRequest, action_id
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
@@ -43,6 +43,8 @@ class Delivery:
     attributes: Mapping[str, str] = field(default_factory=dict)
     published: datetime | None = None
     topic: str = ""
+    attempt: int = 1
+    """Which delivery this is, where the bus says so (`deliveryAttempt`); 1 where it does not."""
 
     @classmethod
     def from_event(cls, event: Any) -> Self:
@@ -62,7 +64,21 @@ class Delivery:
             attributes={str(k): str(v) for k, v in (message.get("attributes") or {}).items()},
             published=datetime.fromisoformat(str(published)).astimezone(UTC) if published else None,
             topic=str(event["source"]).rpartition("/topics/")[2],
+            attempt=_attempt(),
         )
+
+    def action_id(self, now: datetime) -> str:
+        """The id of the action that this message starts when its publisher gave none."""
+        return action_id(self.id, self.published or now)
+
+
+def _attempt() -> int:
+    """The push's own `deliveryAttempt`: functions-framework drops it when it makes a CloudEvent of the push (FACTS §1.3)."""
+    from flask import has_request_context, request
+
+    body = request.get_json(silent=True) if has_request_context() else None
+    attempt = body.get("deliveryAttempt") if isinstance(body, dict) else None
+    return attempt if isinstance(attempt, int) else 1
 
 
 class Message(BaseModel):

@@ -1,0 +1,139 @@
+"""Make a slice of nodes true to their documents. The only function that writes node labels.
+
+in   node-applies   NodeApply
+out  results        PartResult
+"""
+
+from __future__ import annotations
+
+import functions_framework
+from cloudevents.http import CloudEvent
+
+from shared import telemetry, wiring
+from shared.domain.labels import prunable
+from shared.domain.outcomes import Changes, NodeTask, Outcome
+from shared.messages import Delivery, NodeApply, PartResult
+from shared.planning import renew
+from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
+from shared.wiring import Ports
+
+REREADS = 3
+"""Tries at a node that changes under our hands, before it is reported as failed and retryable."""
+LAST_ATTEMPT = 5
+"""The delivery after which the bus gives a message up: what still fails then is recorded with its cause."""
+
+
+class TryAgain(Exception):
+    """The cluster can't be reached for some nodes: let the bus deliver the part again, later."""
+
+
+@functions_framework.cloud_event
+def node_apply(event: CloudEvent) -> None:
+    """Entry point: decode, hand over."""
+    delivery = Delivery.from_event(event)
+    with telemetry.handling("node_apply", delivery) as line:
+        task = NodeApply.parse(delivery.data)
+        line.about(action=task.action, subject=f"part {task.part}")
+        line.outcome(handle(task, wiring.ports(), last=delivery.attempt >= LAST_ATTEMPT))
+
+
+def handle(task: NodeApply, ports: Ports, *, last: bool = False) -> str:
+    """Apply every node of the part and publish what became of each. Raises TryAgain unless this is the last delivery."""
+    if task.action and ports.actions.stopped(task.action):
+        outcomes = [
+            Outcome(subject=node.name, outcome="stopped", reason="Stopped", message="the action was stopped") for node in task.nodes
+        ]
+        return _publish(task, task.revision, outcomes, ports)
+    if task.action and ports.actions.paused(task.action):
+        ports.actions.park(task.action, task.part, task.outgoing().data)
+        if ports.actions.paused(task.action):
+            return "parked"
+    revision, nodes = renew(task, ports)
+    cluster = ports.cluster(task.cluster, ports.revisions.get(revision) if revision else None)
+    outcomes = cluster.spread(lambda node: make_true(node, cluster), nodes)
+    unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
+    if unreachable and not last:
+        raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
+    return _publish(task, revision, outcomes, ports)
+
+
+def make_true(task: NodeTask, cluster: Cluster) -> Outcome:
+    """Bring one node to its declared set: one Server-Side Apply, a second patch only for `prune: all` or aliases."""
+    try:
+        for _ in range(REREADS):
+            try:
+                return _apply(task, cluster)
+            except Stale:
+                continue
+            except NodeGone:
+                node = cluster.node(task.name)
+                if node is None:
+                    return _outcome(task, "missing", "NodeNotFound", f"the cluster has no node {task.name}")
+                task = task.model_copy(update={"uid": node.uid})
+        return _outcome(task, "failed", "Stale", f"{task.name} kept changing under {REREADS} tries", retryable=True)
+    except (Refused, Unavailable) as error:
+        return _outcome(task, "failed", error.reason, str(error), retryable=error.retryable)
+    except ClusterError as error:
+        return _outcome(task, "failed", error.reason, str(error))
+
+
+def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
+    if not task.uid:
+        raise NodeGone(task.name)
+    labels, skipped = dict(task.labels), dict[str, str]()
+    if task.on_conflict:
+        try:
+            node = cluster.apply_labels(task.name, task.uid, labels, force=False)
+        except Conflict as conflict:
+            refused = {key: who for key, who in conflict.managers.items() if task.on_conflict.get(key) == "fail"}
+            if refused:
+                return _outcome(task, "failed", "Conflict", _held(refused) + "; its policy says onConflict: fail")
+            skipped = {key: who for key, who in conflict.managers.items() if task.on_conflict.get(key) == "skip"}
+            labels = {key: value for key, value in labels.items() if key not in skipped}
+            node = cluster.apply_labels(task.name, task.uid, labels)
+    else:
+        node = cluster.apply_labels(task.name, task.uid, labels)
+    removed = _prune(task, node, cluster) if task.prune == "all" else []
+    if task.aliases is not None:
+        cluster.apply_labels(task.name, task.uid, task.aliases, manager=ALIAS_OWNER)
+    return _told(task, skipped, removed)
+
+
+def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
+    """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it."""
+    keys = prunable(node.labels, task.labels, task.keep)
+    if keys:
+        cluster.remove_labels(task.name, keys, resource_version=node.resource_version)
+    return keys
+
+
+def _told(task: NodeTask, skipped: dict[str, str], removed: list[str]) -> Outcome:
+    planned = task.changes or Changes()
+    done = Changes(
+        set={key: value for key, value in planned.set.items() if key not in skipped},
+        remove=sorted({*planned.remove, *removed}),
+    )
+    if not skipped:
+        return _outcome(task, "changed", changes=done)
+    kind = "changed" if done.set or done.remove else "skipped"
+    return Outcome(
+        subject=task.name, outcome=kind, reason="Conflict", message=_held(skipped) + "; left alone (onConflict: skip)", changes=done
+    )
+
+
+def _held(managers: dict[str, str]) -> str:
+    return "; ".join(f"{key} is held by {manager} with another value" for key, manager in sorted(managers.items()))
+
+
+def _outcome(
+    task: NodeTask, kind: str, reason: str = "", message: str = "", *, retryable: bool = False, changes: Changes | None = None
+) -> Outcome:
+    return Outcome.model_validate(
+        {"subject": task.name, "outcome": kind, "reason": reason, "message": message, "retryable": retryable, "changes": changes}
+    )
+
+
+def _publish(task: NodeApply, revision: int, outcomes: list[Outcome], ports: Ports) -> str:
+    result = PartResult(action=task.action, part=task.part, revision=revision, outcomes=outcomes)
+    ports.bus.publish(PartResult.TOPIC, [result.outgoing(telemetry.attributes())])
+    return ", ".join(sorted({outcome.outcome for outcome in outcomes}))

@@ -1,0 +1,100 @@
+"""Turn a request into parts: one listing of the cluster, no write to it. Nodes that already match are settled here.
+
+in   relabel-requests   RelabelRequest
+out  node-applies       NodeApply, one a part
+     results            PartResult, where there is nothing to apply
+     notices            request refused
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import functions_framework
+from cloudevents.http import CloudEvent
+
+from shared import telemetry, wiring
+from shared.domain.actions import ActionRequest, Plan, split
+from shared.domain.outcomes import NodeTask
+from shared.intake import Problem, Rejected, accept
+from shared.messages import Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
+from shared.planning import Planned, plan_request
+from shared.wiring import Ports
+
+
+@functions_framework.cloud_event
+def relabel_request(event: CloudEvent) -> None:
+    """Entry point: decode, hand over. What can't be read or must be refused is told once, not delivered again."""
+    delivery = Delivery.from_event(event)
+    with telemetry.handling("relabel_request", delivery) as line:
+        ports = wiring.ports()
+        now = ports.clock()
+        try:
+            request = RelabelRequest.parse(delivery.data)
+            action = request.action or delivery.action_id(now)
+            line.about(action=action, subject=request.name)
+            line.outcome(handle(request, action, ports, now))
+        except Malformed as malformed:
+            line.outcome(refuse(delivery, [Problem("Malformed", str(malformed))], ports, now), reason=str(malformed))
+        except Rejected as rejected:
+            line.outcome(refuse(delivery, rejected.problems, ports, now), reason=str(rejected))
+
+
+def handle(request: RelabelRequest, action: str, ports: Ports, now: datetime) -> str:
+    """Accept, plan and send out. Delivered again, it goes on with the plan that was made first."""
+    accepted = accept(request, action, ports, now)
+    if ports.actions.outcome(action):
+        return "ended already"
+    plan = ports.actions.plan(action)
+    planned = plan_request(accepted, ports, only=None if plan is None else [name for part in plan.parts for name in part])
+    if plan is None:
+        plan = ports.actions.settle_plan(action, make_plan(accepted, planned, now))
+    return send(accepted, plan, {task.name: task for task in planned.tasks}, ports)
+
+
+def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
+    """Cut what must be written into parts. A dry run writes nothing: what would change is settled as such."""
+    settled = list(planned.settled)
+    if request.dry_run:
+        settled += planned.preview()
+    parts = [] if request.dry_run else split([task.name for task in planned.tasks])
+    return Plan(revision=planned.revision, planned_at=now, parts=parts, unchanged=planned.unchanged, settled=settled)
+
+
+def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: Ports) -> str:
+    """Publish every part that has no result yet, or an empty result that lets the action end where there is none."""
+    done = ports.actions.recorded(request.id)
+    attributes = telemetry.attributes()
+    if not plan.parts:
+        nothing = PartResult(action=request.id, revision=plan.revision)
+        ports.bus.publish(PartResult.TOPIC, [nothing.outgoing(attributes)])
+        return "nothing to apply"
+    messages = [
+        NodeApply(
+            action=request.id,
+            part=number,
+            cluster=request.cluster,
+            revision=plan.revision,
+            nodes=[tasks.get(name) or NodeTask(name=name) for name in names],
+        ).outgoing(attributes)
+        for number, names in enumerate(plan.parts, 1)
+        if number not in done
+    ]
+    ports.bus.publish(NodeApply.TOPIC, messages)
+    return f"{len(messages)} parts"
+
+
+def refuse(delivery: Delivery, problems: tuple[Problem, ...] | list[Problem], ports: Ports, now: datetime) -> str:
+    """Tell that a request was refused, and why. An action that was accepted before stays as it is."""
+    notice = Notice(
+        id=f"request.refused/{delivery.id}",
+        type="dev.hullmark.request.refused.v1",
+        subject=delivery.attributes.get("identity", delivery.id),
+        time=now,
+        data={
+            "problems": [{"reason": problem.reason, "message": problem.message} for problem in problems],
+            "request": delivery.data.decode(errors="replace")[:2000],
+        },
+    )
+    ports.bus.publish(Notice.TOPIC, [notice.outgoing(telemetry.attributes())])
+    return "refused"

@@ -1,0 +1,138 @@
+"""Store each result under its identity, and close the action when all are in. Messages that nobody could handle end here too.
+
+in   results            PartResult
+in   dead-letters       any message, as its function could not take it
+in   action-deadlines   DeadlineCheck (a clock)
+out  notices            action finished, message lost
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import functions_framework
+from cloudevents.http import CloudEvent
+
+from shared import telemetry, wiring
+from shared.actions import SITE_ACTION, finished_notice
+from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude
+from shared.domain.outcomes import Outcome
+from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
+from shared.wiring import Ports
+
+SOURCE = "CloudPubSubDeadLetterSourceSubscription"
+SITE_TAGS = {True: "site-action-success", False: "site-action-failure"}
+
+
+@functions_framework.cloud_event
+def result_rollup(event: CloudEvent) -> None:
+    """Entry point: decode by topic, hand over."""
+    delivery = Delivery.from_event(event)
+    with telemetry.handling("result_rollup", delivery) as line:
+        ports = wiring.ports()
+        now = ports.clock()
+        if SOURCE in delivery.attributes:
+            line.outcome(bury(delivery, ports, now))
+        elif delivery.topic == DeadlineCheck.TOPIC:
+            line.outcome(sweep(ports, now))
+        else:
+            result = PartResult.parse(delivery.data)
+            line.about(action=result.action, subject=f"part {result.part}")
+            line.outcome(handle(result, ports, now))
+
+
+def handle(result: PartResult, ports: Ports, now: datetime) -> str:
+    """Keep one part's outcomes; when it was the last one, end the action."""
+    if result.action is None:
+        return "not of an action"
+    ports.actions.record(result)
+    outcome = ports.actions.outcome(result.action) or ports.actions.close_if_complete(result.action, now)
+    if outcome is None:
+        return "recorded"
+    announce(result.action, outcome, ports)
+    return outcome.result
+
+
+def announce(action: str, outcome: ActionOutcome, ports: Ports) -> None:
+    """Tag the revision of a site action and publish the notice. Repeated until it is known to be out; readers drop repeats by id."""
+    if ports.actions.announced(action):
+        return
+    request = ports.actions.find(action)
+    if request:
+        if request.name == SITE_ACTION and not request.dry_run and outcome.revision:
+            ports.revisions.tag(outcome.revision, SITE_TAGS[outcome.result == "success"], request.requested_by, outcome.finished_at)
+        ports.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing(telemetry.attributes())])
+    ports.actions.mark_announced(action)
+
+
+def sweep(ports: Ports, now: datetime) -> str:
+    """End what is overdue, and announce what ended without its notice getting out."""
+    ended = 0
+    for action in ports.actions.open():
+        outcome = ports.actions.outcome(action) or ports.actions.close_if_complete(action, now) or ports.actions.expire(action, now)
+        if outcome:
+            announce(action, outcome, ports)
+            ended += 1
+    return f"{ended} ended"
+
+
+def bury(delivery: Delivery, ports: Ports, now: datetime) -> str:
+    """Make a message that its function would not take into recorded failures that a person can read."""
+    count = delivery.attributes.get("CloudPubSubDeadLetterSourceDeliveryCount", "several")
+    cause = f"given up after {count} deliveries; the function's log says why"
+    readers = {"NodeApply": _bury_part, "VersionUpdate": _bury_update, "PartResult": _bury_result, "RelabelRequest": _bury_request}
+    try:
+        reader = readers.get(
+            delivery.attributes.get("type", ""), _bury_request if "relabel-requests" in delivery.attributes[SOURCE] else None
+        )
+        if reader:
+            return reader(delivery, cause, ports, now)
+    except Malformed as malformed:
+        cause = f"{cause}; {malformed}"
+    lost = Notice(
+        id=f"message.lost/{delivery.attributes[SOURCE]}/{delivery.id}",
+        type="dev.hullmark.message.lost.v1",
+        subject=delivery.attributes[SOURCE],
+        time=now,
+        data={"message": cause, "body": delivery.data.decode(errors="replace")[:2000]},
+    )
+    ports.bus.publish(Notice.TOPIC, [lost.outgoing(telemetry.attributes())])
+    return "lost"
+
+
+def _bury_part(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
+    task = NodeApply.parse(delivery.data)
+    outcomes = [_lost(node.name, cause) for node in task.nodes]
+    return handle(PartResult(action=task.action, part=task.part, revision=task.revision, outcomes=outcomes), ports, now)
+
+
+def _bury_update(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
+    task = VersionUpdate.parse(delivery.data)
+    return handle(PartResult(action=task.action, part=task.part, outcomes=[_lost(task.cluster, cause)]), ports, now)
+
+
+def _bury_result(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
+    return handle(PartResult.parse(delivery.data), ports, now)
+
+
+def _bury_request(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
+    request = RelabelRequest.parse(delivery.data)
+    accepted = ports.actions.find(request.action or delivery.action_id(now))
+    if accepted is None:
+        raise Malformed("no action was accepted from it")
+    ended = ports.actions.end(accepted.id, _given_up(accepted, cause, ports, now))
+    announce(accepted.id, ended, ports)
+    return ended.result
+
+
+def _given_up(request: ActionRequest, cause: str, ports: Ports, now: datetime) -> ActionOutcome:
+    plan = ports.actions.plan(request.id) or Plan(revision=request.revision, planned_at=now, parts=[request.target_nodes or []])
+    told = ports.actions.part_outcomes(request.id)
+    lost = {number: told.get(number) or [_lost(name, cause) for name in names] for number, names in enumerate(plan.parts, 1)}
+    ended = conclude(plan, lost, now)
+    result = ended.result if ended.outcomes and ended.result != "success" else "failure"
+    return ended.model_copy(update={"result": result, "reason": "DeadLettered", "message": cause})
+
+
+def _lost(name: str, cause: str) -> Outcome:
+    return Outcome(subject=name, outcome="failed", reason="DeadLettered", message=cause, retryable=True)

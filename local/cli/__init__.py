@@ -1,0 +1,74 @@
+"""The `hullmark` command. Data on stdout, talk on stderr; exit codes as DESIGN §11 fixes them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from local.cli.output import Exit, Failure, fail
+
+COMMANDS = {
+    "validate": "local.cli.documents:validate",
+    "labels": "local.cli.labels:labels",
+    "select": "local.cli.labels:select",
+    "plan": "local.cli.plan:plan",
+    "relabel": "local.cli.relabel:relabel",
+    "actions": "local.cli.actions:actions",
+    "documents": "local.cli.documents:documents",
+    "demo": "local.cli.demo:demo",
+    "serve": "local.cli.serve:serve",
+}
+"""Command → where it is defined. Imported only when it is called: `hullmark --help` starts in a blink."""
+
+
+class Hullmark(click.Group):
+    """The group of all commands, loaded lazily, with one place where errors become words and exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(f"no command {args[0]!r}." + (f" Did you mean `hullmark {near[0]}`?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.command(cls=Hullmark, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="hullmark", message="hullmark %(version)s")
+def cli() -> None:
+    """Keep the labels and the versions of Kubernetes fleets true to declared documents."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with DESIGN §11's codes."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        code = cli.main(args=arguments, prog_name="hullmark", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except Exit as ending:
+        sys.exit(ending.code)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.UsageError as error:
+        hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        sys.exit(fail(Failure("Usage", error.format_message() + hint), arguments))
+    except click.ClickException as error:
+        sys.exit(fail(Failure("Error", error.format_message()), arguments))
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        sys.exit(fail(error, arguments))

@@ -1,0 +1,130 @@
+"""What the command prints: one JSON or YAML document, or tables for people; and how errors look."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from shared.domain.reading import DocumentsRefused
+from shared.intake import Rejected
+from shared.ports import BusError, ClusterError, StoreError
+from shared.wiring import SettingsError
+import itertools
+
+F = TypeVar("F", bound=Callable[..., Any])
+OK, ERROR, PENDING, PARTIAL, BLOCKED, STALE = 0, 1, 2, 3, 4, 5
+"""Exit codes, DESIGN §11."""
+
+
+class Exit(Exception):
+    """End the command with this code; what there is to say has been said."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+class Failure(Exception):
+    """An error of the command line itself: a CamelCase reason and what to do."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+def talk() -> Console:
+    """For people: stderr, colours only on a terminal without NO_COLOR."""
+    return Console(stderr=True, highlight=False)
+
+
+def tables() -> Console:
+    """For data as tables: stdout, as wide as its contents when it is not a terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "0")) or 200)
+
+
+def output_option(command: F) -> F:
+    """`-o table|json|yaml`."""
+    choice = click.Choice(["table", "json", "yaml"])
+    return click.option("-o", "--output", "form", type=choice, default="table", show_default=True, help="How to print the answer.")(command)
+
+
+def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:
+    """Print the answer as asked: exactly one document for json and yaml, else what `table` yields."""
+    if form == "json":
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    elif form == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(json.loads(json.dumps(data, default=str)), sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        console = tables()
+        for part in table():
+            console.print(part)
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
+    """A plain table in kubectl's manner: upper-case heads, no frames."""
+    table = Table(
+        *[column.upper() for column in columns], title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def fail(error: BaseException, arguments: Sequence[str]) -> int:
+    """Word an error on stderr (and as the one JSON document where json was asked for); the exit code. Unexpected ones are raised again."""
+    wants_json = asked_for_json(arguments)
+    if isinstance(error, DocumentsRefused):
+        listed = refused(error)
+        if wants_json:
+            click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        else:
+            for line in problem_lines(listed["errors"]):
+                click.echo(line, err=True)
+        return ERROR
+    if isinstance(error, Rejected):
+        reasons = [(problem.reason, problem.message) for problem in error.problems]
+    elif isinstance(error, (ClusterError, Failure)):
+        reasons = [(error.reason, str(error))]
+    elif isinstance(error, (StoreError, SettingsError, BusError)):
+        reasons = [(type(error).__name__, str(error))]
+    elif isinstance(error, OSError) and error.filename:
+        reasons = [("File", f"{error.filename}: {error.strerror}")]
+    else:
+        raise error
+    if wants_json:
+        click.echo(json.dumps({"errors": [{"reason": reason, "message": message} for reason, message in reasons]}, indent=2))
+    for _, message in reasons:
+        click.echo(f"error: {message}", err=True)
+    return ERROR
+
+
+def refused(error: DocumentsRefused) -> dict[str, Any]:
+    """`validate`'s answer for documents that are refused (DESIGN §11)."""
+    return {"valid": False, "errors": [problem_json(problem) for problem in error.problems]}
+
+
+def problem_json(problem: Any) -> dict[str, Any]:
+    """One entry of `errors`."""
+    return {name: getattr(problem, name) for name in ("file", "line", "document", "path", "type", "message")}
+
+
+def problem_lines(problems: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """`FILE:LINE: DOCUMENT: PATH: MESSAGE`, as compilers print it, so that editors can jump there."""
+    for problem in problems:
+        where = ": ".join(str(problem[name]) for name in ("document", "path") if problem[name])
+        yield f"{problem['file']}:{problem['line']}: {where + ': ' if where else ''}{problem['message']}"
+
+
+def asked_for_json(arguments: Sequence[str]) -> bool:
+    """Whether `-o json` is among the arguments, in any of its spellings (needed before they are parsed)."""
+    joined = [f"{first}={second}" for first, second in itertools.pairwise(arguments)]
+    return any(word in ("-o=json", "--output=json", "-ojson") for word in (*arguments, *joined))

@@ -1,0 +1,72 @@
+"""Taking a request: what is refused at the door, and the record of what is accepted (DESIGN §4, §6, §7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.actions import deadline
+from shared.domain.actions import ActionRequest
+from shared.messages import RelabelRequest
+from shared.ports import Refused
+from shared.wiring import Ports
+
+SITE_TAGS = ("site-action-success", "site-action-failure")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why a request is refused: a CamelCase code and what to do."""
+
+    reason: str
+    message: str
+
+
+class Rejected(Exception):
+    """The request is refused as a whole and nothing is recorded; every problem is in it."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problem.message for problem in problems))
+
+
+def accept(request: RelabelRequest, action: str, ports: Ports, now: datetime) -> ActionRequest:
+    """Check and record a request under the id `action`; an id that was accepted before is returned as it was recorded.
+
+    Raises Rejected, and Refused or Unavailable where the cluster is asked about names that no document knows and does not answer.
+    """
+    known = ports.actions.find(action)
+    if known:
+        return known
+    number = ports.revisions.newest()
+    if not number:
+        raise Rejected(Problem("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`"))
+    if not request.whole_site and not any(ports.revisions.tagged(tag) for tag in SITE_TAGS):
+        how = "run update_site (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N site-action-success`"
+        raise Rejected(Problem("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
+    revision = ports.revisions.get(number)
+    try:
+        cluster = request.cluster or ports.default_cluster(revision)
+        access = ports.cluster(cluster, revision)
+    except Refused as refused:
+        raise Rejected(Problem(refused.reason, str(refused))) from refused
+    unnamed = revision.unknown(request.target_nodes or [])
+    unknown = [name for name in unnamed if access.node(name) is None]
+    if unknown:
+        where = f"neither in revision {number} nor in cluster {cluster}"
+        raise Rejected(*(Problem("UnknownNode", f"unknown node {name}: {where}") for name in unknown))
+    return ports.actions.accept(
+        ActionRequest(
+            id=action,
+            name=request.name,
+            cluster=cluster,
+            revision=number,
+            requested_by=request.requested_by,
+            requested_at=now,
+            deadline=deadline(now, ports.settings.action_seconds),
+            target_nodes=request.target_nodes,
+            node_filter=request.node_filter.model_dump(exclude_none=True) if request.node_filter else None,
+            dry_run=request.dry_run,
+            retry_of=request.retry_of,
+        )
+    )
