@@ -12,13 +12,13 @@ from datetime import datetime
 
 import functions_framework
 from cloudevents.http import CloudEvent
+from shared.planning import Planned, plan_request
 
 from shared import telemetry, wiring
 from shared.domain.actions import ActionRequest, Plan, split
 from shared.domain.outcomes import NodeTask
 from shared.intake import Problem, Rejected, accept
 from shared.messages import Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
-from shared.planning import Planned, plan_request
 from shared.wiring import Ports
 
 

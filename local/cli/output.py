@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -16,7 +17,6 @@ from shared.domain.reading import DocumentsRefused
 from shared.intake import Rejected
 from shared.ports import BusError, ClusterError, StoreError
 from shared.wiring import SettingsError
-import itertools
 
 F = TypeVar("F", bound=Callable[..., Any])
 OK, ERROR, PENDING, PARTIAL, BLOCKED, STALE = 0, 1, 2, 3, 4, 5
