@@ -23,7 +23,7 @@ from typing import Any
 import functions_framework
 
 from local import steps
-from shared import wiring
+from shared import telemetry, wiring
 from shared.messages import Notice, Outgoing, RelabelRequest
 from shared.wiring import Ports, Settings
 
@@ -101,8 +101,10 @@ class Cloud:
 
     def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
         """Queue the messages for every function behind the topic."""
+        trace = telemetry.attributes()
         with self._changed:
-            for message in messages:
+            for sent in messages:
+                message = Outgoing(sent.data, {**trace, **sent.attributes})
                 if topic in self._steps.outlets:
                     self.notices.append(Notice.parse(message.data))
                 for step in self._steps.subscribers(topic):

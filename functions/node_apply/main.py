@@ -33,7 +33,7 @@ def node_apply(event: CloudEvent) -> None:
     delivery = Delivery.from_event(event)
     with telemetry.handling("node_apply", delivery) as line:
         task = NodeApply.parse(delivery.data)
-        line.about(action=task.action, subject=f"part {task.part}")
+        line.action, line.subject = task.action or "", f"part {task.part}"
         line.outcome(handle(task, wiring.ports(), last=delivery.attempt >= LAST_ATTEMPT))
 
 
@@ -135,5 +135,5 @@ def _outcome(
 
 def _publish(task: NodeApply, revision: int, outcomes: list[Outcome], ports: Ports) -> str:
     result = PartResult(action=task.action, part=task.part, revision=revision, outcomes=outcomes)
-    ports.bus.publish(PartResult.TOPIC, [result.outgoing(telemetry.attributes())])
+    ports.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(sorted({outcome.outcome for outcome in outcomes}))

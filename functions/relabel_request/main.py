@@ -32,7 +32,7 @@ def relabel_request(event: CloudEvent) -> None:
         try:
             request = RelabelRequest.parse(delivery.data)
             action = request.action or delivery.action_id(now)
-            line.about(action=action, subject=request.name)
+            line.action, line.subject = action, request.name
             line.outcome(handle(request, action, ports, now))
         except Malformed as malformed:
             line.outcome(refuse(delivery, [Problem("Malformed", str(malformed))], ports, now), reason=str(malformed))
@@ -64,10 +64,9 @@ def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
 def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: Ports) -> str:
     """Publish every part that has no result yet, or an empty result that lets the action end where there is none."""
     done = ports.actions.recorded(request.id)
-    attributes = telemetry.attributes()
     if not plan.parts:
         nothing = PartResult(action=request.id, revision=plan.revision)
-        ports.bus.publish(PartResult.TOPIC, [nothing.outgoing(attributes)])
+        ports.bus.publish(PartResult.TOPIC, [nothing.outgoing()])
         return "nothing to apply"
     messages = [
         NodeApply(
@@ -75,8 +74,8 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: 
             part=number,
             cluster=request.cluster,
             revision=plan.revision,
-            nodes=[tasks.get(name) or NodeTask(name=name) for name in names],
-        ).outgoing(attributes)
+            nodes=[tasks[name] for name in names],
+        ).outgoing()
         for number, names in enumerate(plan.parts, 1)
         if number not in done
     ]
@@ -96,5 +95,5 @@ def refuse(delivery: Delivery, problems: tuple[Problem, ...] | list[Problem], po
             "request": delivery.data.decode(errors="replace")[:2000],
         },
     )
-    ports.bus.publish(Notice.TOPIC, [notice.outgoing(telemetry.attributes())])
+    ports.bus.publish(Notice.TOPIC, [notice.outgoing()])
     return "refused"

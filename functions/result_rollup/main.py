@@ -37,7 +37,7 @@ def result_rollup(event: CloudEvent) -> None:
             line.outcome(sweep(ports, now))
         else:
             result = PartResult.parse(delivery.data)
-            line.about(action=result.action, subject=f"part {result.part}")
+            line.action, line.subject = result.action or "", f"part {result.part}"
             line.outcome(handle(result, ports, now))
 
 
@@ -61,7 +61,7 @@ def announce(action: str, outcome: ActionOutcome, ports: Ports) -> None:
     if request:
         if request.name == SITE_ACTION and not request.dry_run and outcome.revision:
             ports.revisions.tag(outcome.revision, SITE_TAGS[outcome.result == "success"], request.requested_by, outcome.finished_at)
-        ports.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing(telemetry.attributes())])
+        ports.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
     ports.actions.mark_announced(action)
 
 
@@ -96,7 +96,7 @@ def bury(delivery: Delivery, ports: Ports, now: datetime) -> str:
         time=now,
         data={"message": cause, "body": delivery.data.decode(errors="replace")[:2000]},
     )
-    ports.bus.publish(Notice.TOPIC, [lost.outgoing(telemetry.attributes())])
+    ports.bus.publish(Notice.TOPIC, [lost.outgoing()])
     return "lost"
 
 
