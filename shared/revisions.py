@@ -1,6 +1,6 @@
 """Documents as they are kept: staged by collection, committed as immutable revisions, never changed.
 
-staged/<collection>/<ulid>.json             what was staged, newest last; a revision names those it holds
+staged/<collection>/<k>.json                what was staged, newest last; a revision names those it holds
 revisions/<n>/<ulid>/rules.json             policies, clusters, pairs … as they were resolved
 revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
 revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
@@ -68,7 +68,7 @@ class Committed(Record):
     collections: dict[str, Collection]
     documents: int
     nodes: int
-    bounds: list[str] = []
+    bounds: list[str]
     """The first name of each shard of nodes."""
 
 
@@ -148,8 +148,8 @@ class Revisions:
         if problems:
             raise DocumentsRefused(problems)
         staged = Staged(collection=collection, by=by, at=now, files=files, digest=_digest(files))
-        if not self._store.create(f"staged/{collection}/{ULID.from_datetime(now)}.json", staged.to_bytes()):
-            return self.stage(collection, sources, by, now)
+        while not self._store.create(f"staged/{collection}/{self._staged_count(collection) + 1:06}.json", staged.to_bytes()):
+            continue
         return staged
 
     def buffers(self) -> dict[str, str]:
@@ -161,6 +161,9 @@ class Revisions:
     def staged(self, key: str) -> Staged:
         """What was staged under this key."""
         return self._read(key, Staged)
+
+    def _staged_count(self, collection: str) -> int:
+        return int(self._newest_staged(collection).rpartition("/")[2].removesuffix(".json") or 0)
 
     def _newest_staged(self, collection: str) -> str:
         keys = self._store.keys(f"staged/{collection}/")

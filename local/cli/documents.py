@@ -1,0 +1,191 @@
+"""`hullmark validate` and `hullmark documents`: judge documents, stage them, commit them, look at what was committed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import click
+from shared.domain.site import check, load
+
+from local.cli.cloud import embedded
+from local.cli.inputs import documents_option, now_option, read_files, who
+from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
+from shared.domain.reading import Problem, Source
+from shared.revisions import DEFAULT_COLLECTION, NothingStaged, Revision, UnknownRevision
+
+
+@click.command()
+@documents_option
+@click.option("--previous", multiple=True, metavar="FILE|DIR", help="The documents before the change: an update is judged, not a creation.")
+@now_option
+@output_option
+def validate(files: tuple[str, ...], previous: tuple[str, ...], now: datetime, form: str) -> int:
+    """Judge documents: every problem at once, with file, line, document and path."""
+    if not files:
+        raise Failure("Usage", "nothing to validate: give -f FILE, a folder, or - for standard input")
+    problems, warnings = check(read_files(files), previous=read_files(previous), now=now)
+    answer = {
+        "valid": not problems,
+        "errors": [problem_json(problem) for problem in problems],
+        "warnings": [problem_json(problem) for problem in warnings],
+    }
+    emit(form, answer, lambda: _verdict(problems, warnings))
+    return ERROR if problems else 0
+
+
+def _verdict(problems: list[Problem], warnings: list[Problem]) -> Iterable[str]:
+    yield from problem_lines(map(problem_json, problems))
+    for line in problem_lines(map(problem_json, warnings)):
+        yield f"warning: {line}"
+    yield f"{len(problems)} problem{'s' * (len(problems) != 1)}" if problems else "valid"
+
+
+@click.group()
+def documents() -> None:
+    """Stage and commit documents; list, show, compare and tag revisions."""
+
+
+@documents.command()
+@documents_option
+@click.option("-c", "--collection", default=DEFAULT_COLLECTION, show_default=True, help="The buffer they replace the contents of.")
+@now_option
+@output_option
+def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> None:
+    """Put documents into a collection's buffer, in place of what it held."""
+    sources = read_files(files)
+    if not sources:
+        raise Failure("Usage", "nothing to stage: give -f FILE, a folder, or - for standard input")
+    staged = embedded().ports.revisions.stage(collection, sources, who(), now)
+    answer = {"collection": collection, "files": [file for file, _ in staged.files], "digest": staged.digest}
+    emit(
+        form,
+        answer,
+        lambda: [f"staged {len(staged.files)} file(s) in collection {collection}; `hullmark documents commit` makes them count"],
+    )
+
+
+@documents.command()
+@now_option
+@output_option
+def commit(now: datetime, form: str) -> None:
+    """Validate everything and make the next revision of it."""
+    try:
+        revision, warnings = embedded().ports.revisions.commit(who(), now)
+    except NothingStaged as nothing:
+        raise Failure("NothingStaged", str(nothing)) from nothing
+    for line in problem_lines(map(problem_json, warnings)):
+        click.echo(f"warning: {line}", err=True)
+    emit(form, _about(revision), lambda: [f"committed revision {revision.number}: {revision.about.nodes} nodes named, {_counts(revision)}"])
+
+
+@documents.command("list")
+@output_option
+def list_revisions(form: str) -> None:
+    """Every revision, and what is staged on top of the newest."""
+    revisions = embedded().ports.revisions
+    every = [revisions.get(number) for number in revisions.numbers()]
+    buffers = sorted(revisions.buffers())
+    answer = {"revisions": [_about(revision) | {"tags": revisions.tags(revision.number)} for revision in every], "staged": buffers}
+    emit(form, answer, lambda: _listing(answer))
+    if buffers:
+        talk().print(f"staged, not committed: {', '.join(buffers)}")
+
+
+def _listing(answer: dict[str, Any]) -> Iterable[Any]:
+    rows = [
+        (str(r["number"]), r["at"][:19], r["by"], str(r["documents"]), str(r["nodes"]), ",".join(r["tags"])) for r in answer["revisions"]
+    ]
+    yield grid(("revision", "committed", "by", "documents", "nodes", "tags"), rows) if rows else "no revision yet"
+
+
+@documents.command()
+@click.argument("number", type=int)
+@output_option
+def show(number: int, form: str) -> None:
+    """One revision: what it holds, its tags, its documents."""
+    revision = _revision(number)
+    sources = embedded().ports.revisions.sources(number)
+    answer = _about(revision) | {
+        "tags": embedded().ports.revisions.tags(number),
+        "files": [{"file": source.file, "text": source.data.decode()} for source in sources],
+    }
+    emit(form, answer, lambda: _texts(sources))
+
+
+def _texts(sources: Iterable[Source]) -> Iterable[str]:
+    for source in sources:
+        yield f"# {source.file}"
+        yield source.data.decode().rstrip("\n")
+
+
+@documents.command()
+@click.argument("older", type=int)
+@click.argument("newer", type=int)
+@output_option
+def diff(older: int, newer: int, form: str) -> None:
+    """What changes between two revisions: the text, and the labels of the nodes that they name."""
+    _revision(older), _revision(newer)
+    texts = {number: {s.file: s.data.decode() for s in embedded().ports.revisions.sources(number)} for number in (older, newer)}
+    lines = [
+        line
+        for file in sorted({*texts[older], *texts[newer]})
+        for line in difflib.unified_diff(
+            texts[older].get(file, "").splitlines(),
+            texts[newer].get(file, "").splitlines(),
+            f"{file} (revision {older})",
+            f"{file} (revision {newer})",
+            lineterm="",
+        )
+    ]
+    before, after = (_labels(number) for number in (older, newer))
+    nodes = {
+        name: {"before": before.get(name), "after": after.get(name)}
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    }
+    emit(form, {"diff": lines, "nodes": nodes}, lambda: [*lines, f"{len(nodes)} node(s) with other labels: {', '.join(nodes) or 'none'}"])
+
+
+@documents.command()
+@click.argument("number", type=int)
+@click.argument("tag")
+@now_option
+@output_option
+def tag(number: int, tag: str, now: datetime, form: str) -> None:
+    """Set a tag on a revision; `site-action-success` adopts a site that was deployed by other means."""
+    _revision(number)
+    revisions = embedded().ports.revisions
+    revisions.tag(number, tag, who(), now)
+    emit(form, {"number": number, "tags": revisions.tags(number)}, lambda: [f"revision {number}: {', '.join(revisions.tags(number))}"])
+
+
+def _labels(number: int) -> dict[str, Any]:
+    site = load(embedded().ports.revisions.sources(number))
+    return {name: node["labels"] for name, node in site.effective().items()}
+
+
+def _revision(number: int) -> Revision:
+    try:
+        return embedded().ports.revisions.get(number)
+    except UnknownRevision as unknown:
+        raise Failure("UnknownRevision", str(unknown)) from unknown
+
+
+def _about(revision: Revision) -> dict[str, Any]:
+    about = revision.about
+    return {
+        "number": about.number,
+        "by": about.by,
+        "at": about.at.isoformat(),
+        "digest": about.digest,
+        "documents": about.documents,
+        "nodes": about.nodes,
+        "collections": {name: {"files": kept.files, "digest": kept.digest} for name, kept in about.collections.items()},
+    }
+
+
+def _counts(revision: Revision) -> str:
+    return f"{revision.about.documents} documents in {len(revision.about.collections)} collection(s)"
