@@ -1,1 +1,55 @@
+# Hullmark. `make` alone prints this help.
 .DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+LOCKED := .venv/.installed
+# Where built parts (kube-apiserver, etcd, kubectl) are kept, so that they outlive a checkout.
+export XDG_CACHE_HOME ?= $(HOME)/.cache
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: $(LOCKED) ## The virtual environment with everything that is locked, and the hullmark command
+
+$(LOCKED): requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hullmark needs Python 3.11 or later; set PYTHON=python3.12, say")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@touch $(LOCKED)
+
+demo: $(LOCKED) ## The main job on an embedded cluster: commit, plan, relabel, and what happens after (under a minute)
+	@$(BIN)/hullmark demo
+
+serve: $(LOCKED) ## The whole cloud in one process, on loopback, with the API and the status page
+	@$(BIN)/hullmark serve
+
+# Tests run with the real parts that can be had and say what they skipped; HULLMARK_REQUIRE_REAL=1 builds the parts and skips nothing.
+ifeq ($(HULLMARK_REQUIRE_REAL),1)
+test: kube browser
+endif
+test: $(LOCKED) ## Every test (real parts where they are to be had)
+	$(BIN)/pytest -q -n 2 --dist loadgroup
+
+check: $(LOCKED) ## What CI checks besides: lint, format, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+kube: ## Build a real kube-apiserver, etcd and kubectl from pinned modules (needs Go; about ten minutes once)
+	./kube/build
+
+browser: ## Headless Chromium, from Debian's packages where we may install them
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+
+lock: ## Lock the dependencies anew, with hashes
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes -q --no-header --no-annotate requirements.in -o requirements.txt
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes -q --no-header --no-annotate requirements-dev.in -o requirements-dev.txt
+
+clean: ## Remove what was built here (not the store in .hullmark)
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: help install demo serve test check kube browser lock clean
