@@ -6,32 +6,15 @@ Adapters implement these; functions and the shared stores use them; the domain n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from shared.domain.nodes import Node as Node
 from shared.messages import Outgoing
 
 OWNER = "hullmark"
 """Field manager under which declared labels are applied."""
 ALIAS_OWNER = "hullmark-aliases"
 """Field manager under which the secondary keys of alias pairs are applied."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node's metadata, as one listing shows it.
-
-    `owners` maps each label key to the field managers that hold it, sorted; it is empty for a listing without managedFields.
-    `applied` maps a field manager to the keys that it holds by Server-Side Apply: what an Apply of it that leaves one out gives up.
-    """
-
-    name: str
-    uid: str
-    labels: Mapping[str, str]
-    resource_version: str = ""
-    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    applied: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    kubelet_version: str = ""
 
 
 class ClusterError(Exception):

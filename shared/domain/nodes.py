@@ -1,0 +1,102 @@
+"""A cluster's nodes as one listing shows them, and who owns which label of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node's metadata, as one listing shows it.
+
+    `owners` maps each label key to the field managers that hold it, sorted; it is empty for a listing without managedFields.
+    `applied` maps a field manager to the keys that it holds by Server-Side Apply: what an Apply of it that leaves one out gives up.
+    """
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    resource_version: str = ""
+    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    applied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    kubelet_version: str = ""
+
+
+class _FieldsMetadata(msgspec.Struct):
+    labels: dict[str, Any] = msgspec.field(name="f:labels", default_factory=dict)
+
+
+class _Fields(msgspec.Struct):
+    metadata: _FieldsMetadata = msgspec.field(name="f:metadata", default_factory=_FieldsMetadata)
+
+
+class ManagedFields(msgspec.Struct):
+    """One entry of `metadata.managedFields`; everything but the labels is skipped while decoding."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields: _Fields = msgspec.field(name="fieldsV1", default_factory=_Fields)
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    uid: str = ""
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    labels: dict[str, str] | None = None
+    managed_fields: list[ManagedFields] | None = msgspec.field(name="managedFields", default=None)
+
+
+class _NodeInfo(msgspec.Struct):
+    kubelet_version: str = msgspec.field(name="kubeletVersion", default="")
+
+
+class _Status(msgspec.Struct):
+    node_info: _NodeInfo = msgspec.field(name="nodeInfo", default_factory=_NodeInfo)
+
+
+class NodeObject(msgspec.Struct):
+    """A Node (or its PartialObjectMetadata) as the API server and kubectl write it. `node()` is what the product works with."""
+
+    metadata: _Metadata
+    status: _Status | None = None
+
+    def node(self) -> Node:
+        """The node's data, with owners and applied keys from managedFields where the listing has them."""
+        owners, applied = ownership(self.metadata.managed_fields or ())
+        return Node(
+            name=self.metadata.name,
+            uid=self.metadata.uid,
+            labels=self.metadata.labels or {},
+            resource_version=self.metadata.resource_version,
+            owners=owners,
+            applied=applied,
+            kubelet_version=self.status.node_info.kubelet_version if self.status else "",
+        )
+
+
+class NodeListing(msgspec.Struct):
+    """`kubectl get nodes -o json`: a List or NodeList. `items` is None in what is not a list."""
+
+    kind: str = ""
+    items: list[NodeObject] | None = None
+
+
+def ownership(entries: Iterable[ManagedFields]) -> tuple[dict[str, tuple[str, ...]], dict[str, frozenset[str]]]:
+    """Who holds which label: key to managers (sorted), and manager to the keys that it holds by Apply of the object itself.
+
+    An entry for a subresource (the kubelet's `status`) holds its keys too, but no Apply of the object gives them up.
+    """
+    owners: dict[str, set[str]] = {}
+    applied: dict[str, frozenset[str]] = {}
+    for entry in entries:
+        keys = [key[2:] for key in entry.fields.metadata.labels if key.startswith("f:")]
+        for key in keys:
+            owners.setdefault(key, set()).add(entry.manager)
+        if keys and entry.operation == "Apply" and not entry.subresource:
+            applied[entry.manager] = applied.get(entry.manager, frozenset()).union(keys)
+    return {key: tuple(sorted(managers)) for key, managers in owners.items()}, applied
