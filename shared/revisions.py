@@ -23,7 +23,7 @@ from ulid import ULID
 from shared.domain.actions import Record
 from shared.domain.labels import Policies
 from shared.domain.reading import DocumentsRefused, Problem, Source
-from shared.domain.site import DesignNode, Site, load
+from shared.domain.design import DesignNode
 from shared.ports import ObjectStore, StoreError
 
 NODES_PER_SHARD = 500

@@ -12,6 +12,7 @@ from shared.domain.labels import prunable
 from shared.planning import renew
 
 from shared import telemetry, wiring
+from shared.domain.planning import held
 from shared.domain.outcomes import Changes, NodeTask, Outcome
 from shared.messages import Delivery, NodeApply, PartResult
 from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
@@ -59,6 +60,8 @@ def handle(task: NodeApply, ports: Ports, *, last: bool = False) -> str:
 
 def make_true(task: NodeTask, cluster: Cluster) -> Outcome:
     """Bring one node to its declared set: one Server-Side Apply, a second patch only for `prune: all` or aliases."""
+    if task.settled:
+        return task.settled
     try:
         for _ in range(REREADS):
             try:
@@ -87,7 +90,7 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
         except Conflict as conflict:
             refused = {key: who for key, who in conflict.managers.items() if task.on_conflict.get(key) == "fail"}
             if refused:
-                return _outcome(task, "failed", "Conflict", _held(refused) + "; its policy says onConflict: fail")
+                return _outcome(task, "failed", "Conflict", held(refused) + "; its policy says onConflict: fail")
             skipped = {key: who for key, who in conflict.managers.items() if task.on_conflict.get(key) == "skip"}
             labels = {key: value for key, value in labels.items() if key not in skipped}
             node = cluster.apply_labels(task.name, task.uid, labels)
@@ -117,12 +120,8 @@ def _told(task: NodeTask, skipped: dict[str, str], removed: list[str]) -> Outcom
         return _outcome(task, "changed", changes=done)
     kind = "changed" if done.set or done.remove else "skipped"
     return Outcome(
-        subject=task.name, outcome=kind, reason="Conflict", message=_held(skipped) + "; left alone (onConflict: skip)", changes=done
+        subject=task.name, outcome=kind, reason="Conflict", message=held(skipped) + "; left alone (onConflict: skip)", changes=done
     )
-
-
-def _held(managers: dict[str, str]) -> str:
-    return "; ".join(f"{key} is held by {manager} with another value" for key, manager in sorted(managers.items()))
 
 
 def _outcome(

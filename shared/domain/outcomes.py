@@ -46,3 +46,5 @@ class NodeTask(BaseModel):
     aliases: dict[str, str] | None = None
     keep: list[str] = []
     changes: Changes | None = None
+    settled: Outcome | None = None
+    """Decided when it was planned again (its policies contradict each other, say): told, not applied."""

@@ -1,0 +1,149 @@
+"""Gather what planning needs, and plan: the listing of a cluster against the newest documents. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.domain.actions import ActionRequest
+from shared.domain.aliases import AliasPair, in_force
+from shared.domain.labels import Declared, Policies, declare
+from shared.domain.nodes import Node
+from shared.domain.outcomes import NodeTask, Outcome
+from shared.domain.planning import Settled, Write, plan_node, task_of
+from shared.domain.selection import Candidate, NodeFilter, select
+from shared.domain.site import DesignNode
+from shared.messages import NodeApply
+from shared.ports import Cluster
+from shared.revisions import Revision
+from shared.wiring import Ports
+
+READ_SINGLY = 16
+"""Up to so many named nodes are read one by one; for more, one listing is cheaper."""
+
+
+@dataclass(slots=True)
+class Planned:
+    """What a request comes to: tasks to send, and what is settled without a message."""
+
+    revision: int
+    tasks: list[NodeTask] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    settled: list[Outcome] = field(default_factory=list)
+    reasons: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def add(self, name: str, decided: Settled | Write) -> None:
+        """Sort one node's decision in."""
+        match decided:
+            case Write(task=task, reasons=why):
+                self.tasks.append(task)
+                self.reasons[name] = why
+            case Settled(outcome=outcome) if outcome.outcome == "unchanged":
+                self.unchanged.append(name)
+            case Settled(outcome=outcome):
+                self.settled.append(outcome)
+
+    def preview(self) -> list[Outcome]:
+        """What a dry run answers: the tasks as if they were done."""
+        return [Outcome(subject=t.name, outcome="changed", reason="DryRun", message="nothing was written", changes=t.changes) for t in self.tasks]
+
+
+def plan_request(request: ActionRequest, ports: Ports, *, only: Sequence[str] | None = None) -> Planned:
+    """Plan an accepted request against the newest revision (which is never older than the one it was accepted for).
+
+    `only`: the nodes that an earlier delivery sent out in parts; each gets a task again, true by now or not.
+    """
+    revision = ports.revisions.get(ports.revisions.newest())
+    cluster = ports.cluster(request.cluster, revision)
+    pairs = in_force(revision.policies.alias_pairs, cluster.server_version())
+    if only is not None:
+        return Planned(revision.number, tasks=tasks_for(only, revision, cluster, request.cluster, pairs))
+    node_filter = NodeFilter.model_validate(request.node_filter) if request.node_filter else None
+    planned = Planned(revision.number)
+    for name, design, live in _gather(request.target_nodes, revision, cluster, node_filter, request.cluster):
+        planned.add(name, plan_node(name, design, live, revision.policies, request.cluster, pairs))
+    return planned
+
+
+def renew(task: NodeApply, ports: Ports) -> tuple[int, list[NodeTask]]:
+    """Newest truth wins: the part's nodes as the newest revision declares them, where one was committed since it was planned."""
+    newest = ports.revisions.newest()
+    if task.revision == newest or not task.revision:
+        return task.revision, task.nodes
+    revision = ports.revisions.get(newest)
+    cluster = ports.cluster(task.cluster, revision)
+    pairs = in_force(revision.policies.alias_pairs, cluster.server_version())
+    return newest, tasks_for([node.name for node in task.nodes], revision, cluster, task.cluster, pairs)
+
+
+def tasks_for(
+    names: Sequence[str], revision: Revision, cluster: Cluster, cluster_name: str, pairs: Iterable[AliasPair]
+) -> list[NodeTask]:
+    """A task for each of these nodes, whether it is true already or not; one for a node that is not there tells `missing`."""
+    live = _read(names, cluster)
+    pairs = tuple(pairs)
+    tasks = []
+    for name in names:
+        design, node = revision.node(name), live.get(name)
+        decided = plan_node(name, design, node, revision.policies, cluster_name, pairs)
+        if isinstance(decided, Write):
+            tasks.append(decided.task)
+            continue
+        declared = declare(name, design, node, revision.policies, cluster_name)
+        settled = decided.outcome if decided.outcome.outcome == "failed" else None
+        plain = task_of(name, node.uid if node else "", declared, revision.policies) if isinstance(declared, Declared) else NodeTask(name=name)
+        tasks.append(plain.model_copy(update={"settled": settled}))
+    return tasks
+
+
+
+def _gather(
+    targets: Sequence[str] | None, revision: Revision, cluster: Cluster, node_filter: NodeFilter | None, cluster_name: str
+) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
+    """Every node that is meant, in order of names: with its design, and as the cluster shows it."""
+    if targets is not None:
+        live = _read(targets, cluster)
+        for name in sorted(targets):
+            yield name, revision.node(name), live.get(name)
+        return
+    live = {node.name: node for node in cluster.nodes()}
+    both = _everything(revision, live)
+    if node_filter is None:
+        yield from both
+        return
+    found = {name: (design, node) for name, design, node in both}
+    candidates = [candidate(name, design, node, revision.policies, cluster_name) for name, (design, node) in found.items()]
+    for name in select(node_filter, candidates):
+        yield name, *found[name]
+
+
+def candidate(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> Candidate:
+    """A node as the filter sees it: with the labels that it is to carry."""
+    declared = declare(name, design, live, policies, cluster)
+    labels = declared.labels if isinstance(declared, Declared) else {}
+    if design is None:
+        return Candidate(name=name, labels=labels)
+    return Candidate(name=name, tags=design.tags, rack=design.rack, rack_labels=design.rack_labels, labels=labels)
+
+
+def _everything(revision: Revision, live: Mapping[str, Node]) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
+    """Merge two sorted streams, the design's nodes and the cluster's, with one shard of the design in memory at a time."""
+    others = iter(sorted(live))
+    waiting = next(others, None)
+    for design in revision.nodes():
+        while waiting is not None and waiting < design.name:
+            yield waiting, None, live[waiting]
+            waiting = next(others, None)
+        if waiting == design.name:
+            waiting = next(others, None)
+        yield design.name, design, live.get(design.name)
+    while waiting is not None:
+        yield waiting, None, live[waiting]
+        waiting = next(others, None)
+
+
+def _read(names: Sequence[str], cluster: Cluster) -> dict[str, Node]:
+    if len(names) <= READ_SINGLY:
+        return {name: node for name in names if (node := cluster.node(name)) is not None}
+    wanted = frozenset(names)
+    return {node.name: node for node in cluster.nodes() if node.name in wanted}
