@@ -45,7 +45,10 @@ class Planned:
 
     def preview(self) -> list[Outcome]:
         """What a dry run answers: the tasks as if they were done."""
-        return [Outcome(subject=t.name, outcome="changed", reason="DryRun", message="nothing was written", changes=t.changes) for t in self.tasks]
+        return [
+            Outcome(subject=t.name, outcome="changed", reason="DryRun", message="nothing was written", changes=t.changes)
+            for t in self.tasks
+        ]
 
 
 def plan_request(request: ActionRequest, ports: Ports, *, only: Sequence[str] | None = None) -> Planned:
@@ -76,9 +79,7 @@ def renew(task: NodeApply, ports: Ports) -> tuple[int, list[NodeTask]]:
     return newest, tasks_for([node.name for node in task.nodes], revision, cluster, task.cluster, pairs)
 
 
-def tasks_for(
-    names: Sequence[str], revision: Revision, cluster: Cluster, cluster_name: str, pairs: Iterable[AliasPair]
-) -> list[NodeTask]:
+def tasks_for(names: Sequence[str], revision: Revision, cluster: Cluster, cluster_name: str, pairs: Iterable[AliasPair]) -> list[NodeTask]:
     """A task for each of these nodes, whether it is true already or not; one for a node that is not there tells `missing`."""
     live = _read(names, cluster)
     pairs = tuple(pairs)
@@ -91,10 +92,11 @@ def tasks_for(
             continue
         declared = declare(name, design, node, revision.policies, cluster_name)
         settled = decided.outcome if decided.outcome.outcome == "failed" else None
-        plain = task_of(name, node.uid if node else "", declared, revision.policies) if isinstance(declared, Declared) else NodeTask(name=name)
+        plain = (
+            task_of(name, node.uid if node else "", declared, revision.policies) if isinstance(declared, Declared) else NodeTask(name=name)
+        )
         tasks.append(plain.model_copy(update={"settled": settled}))
     return tasks
-
 
 
 def _gather(

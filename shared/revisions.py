@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from ulid import ULID
 
 from shared.domain.actions import Record
+from shared.domain.design import DesignNode
 from shared.domain.labels import Policies
 from shared.domain.reading import DocumentsRefused, Problem, Source
-from shared.domain.design import DesignNode
 from shared.ports import ObjectStore, StoreError
 
 NODES_PER_SHARD = 500

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functions_framework
 from cloudevents.http import CloudEvent
 from shared.domain.labels import prunable
-from shared.planning import renew
 
 from shared import telemetry, wiring
-from shared.domain.planning import held
 from shared.domain.outcomes import Changes, NodeTask, Outcome
+from shared.domain.planning import held
 from shared.messages import Delivery, NodeApply, PartResult
+from shared.planning import renew
 from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
 from shared.wiring import Ports
 

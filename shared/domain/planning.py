@@ -52,11 +52,15 @@ def plan_node(
     removed = [key for key in change.remove if key not in aliases.hold]
     changes = Changes(set=dict(sorted({**change.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
     if change.refused:
-        return Settled(Outcome(subject=name, outcome="failed", reason="Conflict", message=held(change.refused) + "; its policy says onConflict: fail"))
+        return Settled(
+            Outcome(subject=name, outcome="failed", reason="Conflict", message=held(change.refused) + "; its policy says onConflict: fail")
+        )
     if not change.write and not aliases.write:
         if change.skipped:
             return Settled(
-                Outcome(subject=name, outcome="skipped", reason="Conflict", message=held(change.skipped) + "; left alone (onConflict: skip)")
+                Outcome(
+                    subject=name, outcome="skipped", reason="Conflict", message=held(change.skipped) + "; left alone (onConflict: skip)"
+                )
             )
         return Settled(Outcome(subject=name, outcome="unchanged"))
     task = task_of(name, live.uid, declared, policies).model_copy(
