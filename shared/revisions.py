@@ -1,7 +1,8 @@
 """Documents as they are kept: staged by collection, committed as immutable revisions, never changed.
 
 staged/<collection>/<k>.json                what was staged, newest last; a revision names those it holds
-revisions/<n>/<ulid>/rules.json             policies, clusters, pairs … as they were resolved
+revisions/<n>/<ulid>/rules.json             Hullmark's own documents, validated
+revisions/<n>/<ulid>/clusters.json          how each of its clusters is reached
 revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
 revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
 tags/<tag>/<n>.json                         `site-action-success`, `site-action-failure`, anything a person sets
@@ -13,18 +14,21 @@ import bisect
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from ulid import ULID
 
 from shared.domain.actions import Record
-from shared.domain.design import DesignNode
-from shared.domain.labels import Policies
 from shared.domain.reading import DocumentsRefused, Problem, Source
 from shared.ports import ObjectStore, StoreError
+
+if TYPE_CHECKING:
+    from shared.domain.labels import DesignNode
+    from shared.domain.rules import Rules
+    from shared.domain.site import Site
 
 NODES_PER_SHARD = 500
 """A part of an action spans one or two shards; a shard is about 200 kB."""
@@ -82,14 +86,17 @@ class Revision:
         self._shards: dict[int, dict[str, DesignNode]] = {}
 
     @functools.cached_property
-    def policies(self) -> Policies:
+    def rules(self) -> Rules:
         """Everything but the nodes, resolved."""
-        return Policies.from_json(self._object("rules.json"))
+        from shared.domain.rules import Rules
 
-    @property
+        return Rules.from_json(self._object("rules.json")["documents"])
+
+    @functools.cached_property
     def clusters(self) -> dict[str, dict[str, Any]]:
-        """The Cluster documents' specs, by name."""
-        return self.policies.clusters
+        """How the revision's Cluster documents say that each is reached, by name; a part that needs no more reads no policy."""
+        found: dict[str, dict[str, Any]] = self._object("clusters.json")
+        return found
 
     def node(self, name: str) -> DesignNode | None:
         """One node of the design, from its shard."""
@@ -111,7 +118,9 @@ class Revision:
         return self._shards[number]
 
     def _read_shard(self, number: int) -> dict[str, DesignNode]:
-        return {name: DesignNode.from_json(name, body) for name, body in self._object(f"nodes/{number:05}.json").items()}
+        from shared.domain.labels import DesignNode
+
+        return {name: DesignNode(name, **body) for name, body in self._object(f"nodes/{number:05}.json").items()}
 
     def _object(self, name: str) -> dict[str, Any]:
         key = f"revisions/{self.number:06}/{self.about.objects}/{name}"
@@ -188,19 +197,25 @@ class Revisions:
                 raise NothingStaged("nothing is staged: `hullmark documents stage -f …` first")
             keys = {name: kept.staged for name, kept in self._base().items()} | buffers
             collections = {name: self.staged(key) for name, key in sorted(keys.items())}
+            from shared.domain.site import load
+
             site = load(sources_of(collections.values()))
             about = self._write(number + 1, {name: (keys[name], staged) for name, staged in collections.items()}, site, by, now)
             if self._store.create(f"revisions/{number + 1:06}/revision.json", about.to_bytes()):
                 return self.get(number + 1), site.warnings
 
     def _write(self, number: int, collections: dict[str, tuple[str, Staged]], site: Site, by: str, now: datetime) -> Committed:
+        from shared.domain.rules import access_of
+
         objects = str(ULID())
         folder = f"revisions/{number:06}/{objects}"
         names = sorted(site.nodes)
         shards = [names[start : start + NODES_PER_SHARD] for start in range(0, len(names), NODES_PER_SHARD)]
         for index, shard in enumerate(shards):
-            self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: site.nodes[name].to_json() for name in shard}))
-        self._store.create(f"{folder}/rules.json", _json(site.policies.to_json()))
+            self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: kept(site.nodes[name]) for name in shard}))
+        self._store.create(f"{folder}/rules.json", _json({"documents": site.rules.to_json()}))
+        reached = {name: access for name, cluster in site.rules.clusters.items() if (access := access_of(cluster))}
+        self._store.create(f"{folder}/clusters.json", _json(reached))
         return Committed(
             number=number,
             objects=objects,
@@ -265,6 +280,12 @@ class Revisions:
             return model.model_validate_json(body)
         except ValidationError as error:
             raise StoreError(f"{key} in the store can't be read as {model.__name__}: {error.errors()[0]['msg']}") from error
+
+
+def kept(node: DesignNode) -> dict[str, Any]:
+    """A node of the design as it is kept: what is empty is left out."""
+    fields = ((name, getattr(node, name)) for name in node.__slots__ if name != "name")
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in fields if value}
 
 
 def sources_of(collections: Iterable[Staged]) -> list[Source]:

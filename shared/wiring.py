@@ -87,7 +87,7 @@ class Ports:
         """
         declared = revision.clusters if revision else {}
         if name in declared:
-            return self.open_cluster(declared[name]["access"], name)
+            return self.open_cluster(declared[name], name)
         if name == "default" and self.settings.cluster:
             return self.open_cluster(access_from_url(self.settings.cluster), name)
         known = ", ".join(sorted(declared)) or "none"

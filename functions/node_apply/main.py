@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import functions_framework
 from cloudevents.http import CloudEvent
-from shared.domain.labels import prunable
 
 from shared import telemetry, wiring
 from shared.domain.outcomes import Changes, NodeTask, Outcome
 from shared.domain.planning import held
 from shared.messages import Delivery, NodeApply, PartResult
-from shared.planning import renew
 from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
 from shared.wiring import Ports
 
@@ -49,13 +47,23 @@ def handle(task: NodeApply, ports: Ports, *, last: bool = False) -> str:
         ports.actions.park(task.action, task.part, task.outgoing().data)
         if ports.actions.paused(task.action):
             return "parked"
-    revision, nodes = renew(task, ports)
+    revision, nodes = newest_truth(task, ports)
     cluster = ports.cluster(task.cluster, ports.revisions.get(revision) if revision else None)
     outcomes = cluster.spread(lambda node: make_true(node, cluster), nodes)
     unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
     if unreachable and not last:
         raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
     return _publish(task, revision, outcomes, ports)
+
+
+def newest_truth(task: NodeApply, ports: Ports) -> tuple[int, list[NodeTask]]:
+    """The part's nodes as the newest revision declares them: an old message never brings an old declaration back."""
+    newest = ports.revisions.newest()
+    if task.revision == newest or not task.revision:
+        return task.revision, task.nodes
+    from shared.planning import renew  # a rare path: the policies' models need not be imported for the others
+
+    return newest, renew(task, ports.revisions.get(newest), ports)
 
 
 def make_true(task: NodeTask, cluster: Cluster) -> Outcome:
@@ -104,7 +112,9 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
 
 def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
     """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it."""
-    keys = prunable(node.labels, task.labels, task.keep)
+    from shared.domain.labels import undeclared  # only where a document asks for it
+
+    keys = undeclared(task.labels, node, task.keep)
     if keys:
         cluster.remove_labels(task.name, keys, resource_version=node.resource_version)
     return keys

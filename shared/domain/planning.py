@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shared.domain.aliases import AliasPair, aliases_for
-from shared.domain.labels import Declared, Policies, PolicyConflict, declare, diff
-from shared.domain.nodes import Node
-from shared.domain.outcomes import Changes, NodeTask, Outcome
-from shared.domain.site import DesignNode
-
-ALIAS_MANAGER = "hullmark-aliases"
+from shared.domain.labels import Changes as LabelChange
+from shared.domain.labels import Declared, DesignNode, Held, PolicyConflict, Unchanged, declare, diff
+from shared.domain.nodes import ALIAS_OWNER, Node
+from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind
+from shared.domain.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,45 +30,43 @@ class Write:
 
 
 def plan_node(
-    name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str, pairs: Iterable[AliasPair]
+    name: str, design: DesignNode | None, live: Node | None, rules: Rules, cluster: str, pairs: Iterable[AliasPair]
 ) -> Settled | Write:
     """Decide one node. `live` is None for a node that the cluster does not have."""
-    declared = declare(name, design, live, policies, cluster)
+    declared = declare(name, design, live, rules.policies, cluster)
     if isinstance(declared, PolicyConflict):
-        return Settled(Outcome(subject=name, outcome="failed", reason="PolicyConflict", message=declared.message))
+        return _settled(name, "failed", "PolicyConflict", str(declared))
     if live is None:
         where = f"the documents name {name}, cluster {cluster} has no such node" if design else f"cluster {cluster} has no node {name}"
-        return Settled(Outcome(subject=name, outcome="missing", reason="NodeNotFound", message=where))
-    change = diff(declared, live, policies.keep_domains)
+        return _settled(name, "missing", "NodeNotFound", where)
+    change = diff(declared, live, rules.keep_domains)
+    if isinstance(change, Held):
+        return _settled(name, "failed", "Conflict", f"{held(change.keys)}; its policy says onConflict: fail")
+    left = change.skipped
+    ours = LabelChange(declared.labels, {}, ()) if isinstance(change, Unchanged) else change
     aliases = aliases_for(
         live.labels,
-        {key: value for key, value in declared.labels.items() if key not in change.skipped},
+        {key: value for key, value in declared.labels.items() if key not in left},
         pairs,
-        dropped=change.remove,
-        held=live.applied.get(ALIAS_MANAGER, frozenset()),
+        dropped=ours.remove,
+        held=live.applied.get(ALIAS_OWNER, frozenset()),
         owners=live.owners,
     )
-    removed = [key for key in change.remove if key not in aliases.hold]
-    changes = Changes(set=dict(sorted({**change.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
-    if change.refused:
-        return Settled(
-            Outcome(subject=name, outcome="failed", reason="Conflict", message=held(change.refused) + "; its policy says onConflict: fail")
+    if isinstance(change, Unchanged) and not aliases.write:
+        return (
+            _settled(name, "skipped", "Conflict", f"{held(left)}; left alone (onConflict: skip)") if left else _settled(name, "unchanged")
         )
-    if not change.write and not aliases.write:
-        if change.skipped:
-            return Settled(
-                Outcome(
-                    subject=name, outcome="skipped", reason="Conflict", message=held(change.skipped) + "; left alone (onConflict: skip)"
-                )
-            )
-        return Settled(Outcome(subject=name, outcome="unchanged"))
-    task = task_of(name, live.uid, declared, policies).model_copy(
+    removed = [key for key in ours.remove if key not in aliases.hold]
+    changes = Changes(set=dict(sorted({**ours.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
+    task = task_of(name, live.uid, declared, rules).model_copy(
         update={"changes": changes, "aliases": dict(aliases.hold) if aliases.write else None}
     )
-    return Write(task, changes, reasons(declared, changes, aliases.hold))
+    follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
+    why = follows | dict(ours.reasons)
+    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)})
 
 
-def task_of(name: str, uid: str, declared: Declared, policies: Policies) -> NodeTask:
+def task_of(name: str, uid: str, declared: Declared, rules: Rules) -> NodeTask:
     """The whole declared set of a node, as it travels."""
     return NodeTask(
         name=name,
@@ -77,17 +74,14 @@ def task_of(name: str, uid: str, declared: Declared, policies: Policies) -> Node
         labels=dict(declared.labels),
         prune=declared.prune,
         on_conflict=dict(declared.on_conflict),
-        keep=list(policies.keep_domains) if declared.prune == "all" else [],
+        keep=list(rules.keep_domains) if declared.prune == "all" else [],
     )
-
-
-def reasons(declared: Declared, changes: Changes, aliases: Mapping[str, str]) -> dict[str, str]:
-    """Why each key changes: which document declares it, which pair it follows, or that nothing declares it any more."""
-    why = {key: f"declared by {declared.sources[key]}" if key in declared.sources else "follows its primary key" for key in changes.set}
-    gone = "not declared, and a policy says prune: all" if declared.prune == "all" else "no longer declared"
-    return why | {key: "no longer follows a primary key" if key in aliases else gone for key in changes.remove}
 
 
 def held(managers: Mapping[str, str]) -> str:
     """Who holds what, in words."""
     return "; ".join(f"{key} is held by {manager} with another value" for key, manager in sorted(managers.items()))
+
+
+def _settled(name: str, outcome: OutcomeKind, reason: str = "", message: str = "") -> Settled:
+    return Settled(Outcome(subject=name, outcome=outcome, reason=reason, message=message))
