@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from shared.domain.nodes import ALIAS_OWNER as ALIAS_OWNER
+from shared.domain.nodes import OWNER as OWNER
 from shared.domain.nodes import Node as Node
 from shared.messages import Outgoing
-
-OWNER = "hullmark"
-"""Field manager under which declared labels are applied."""
-ALIAS_OWNER = "hullmark-aliases"
-"""Field manager under which the secondary keys of alias pairs are applied."""
 
 
 class ClusterError(Exception):

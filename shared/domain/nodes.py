@@ -8,6 +8,11 @@ from typing import Any
 
 import msgspec
 
+OWNER = "hullmark"
+"""Field manager under which declared labels are applied."""
+ALIAS_OWNER = "hullmark-aliases"
+"""Field manager under which the secondary keys of alias pairs are applied."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

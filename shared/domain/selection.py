@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class FilterEntry(BaseModel):
@@ -24,4 +25,63 @@ class NodeFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     filter_set_type: Literal["union", "intersection"]
-    filter_set: list[FilterEntry] = []
+    filter_set: list[FilterEntry] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_restricts_nothing(cls, value: Any) -> Any:
+        """`{}` is a filter without any criterion: there is nothing to combine, so nothing has to say how."""
+        return {"filter_set_type": "intersection"} if value == {} else value
+
+
+class Candidate(Protocol):
+    """A node as a filter sees it: its effective declared labels, its tags, its rack and the Rack document's labels."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def rack(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def rack_labels(self) -> Mapping[str, str]: ...
+
+
+Test = Callable[[Candidate], bool]
+_COMBINE: Mapping[str, Callable[[Iterable[bool]], bool]] = {"union": any, "intersection": all}
+
+
+def select(node_filter: NodeFilter | None, nodes: Iterable[Candidate]) -> list[str]:
+    """The names of the nodes that the filter means, sorted. None, or a filter without any criterion: all nodes.
+
+    An entry without criteria restricts nothing: it means every node.
+    """
+    entries = [] if node_filter is None else [list(_criteria(entry)) for entry in node_filter.filter_set or ()]
+    if node_filter is None or not any(entries):
+        return sorted(node.name for node in nodes)
+    over_entries = _COMBINE[node_filter.filter_set_type]
+    tests = [
+        (_COMBINE[entry.filter_type] if criteria else all, criteria)
+        for entry, criteria in zip(node_filter.filter_set or (), entries, strict=True)
+    ]
+    return sorted(node.name for node in nodes if over_entries(combine(test(node) for test in criteria) for combine, criteria in tests))
+
+
+def _criteria(entry: FilterEntry) -> Iterator[Test]:
+    """A test per criterion given. Labels are alternatives too under `union`; under `intersection` all of them must match."""
+    combine = _COMBINE[entry.filter_type]
+    if entry.node_names:
+        names = frozenset(entry.node_names)
+        yield lambda node: node.name in names
+    if entry.node_tags:
+        tags = frozenset(entry.node_tags)
+        yield lambda node: not tags.isdisjoint(node.tags)
+    if labels := entry.node_labels:
+        yield lambda node: combine(node.labels.get(key) == value for key, value in labels.items())
+    if entry.rack_names:
+        racks = frozenset(entry.rack_names)
+        yield lambda node: node.rack in racks
+    if rack_labels := entry.rack_labels:
+        yield lambda node: combine(node.rack_labels.get(key) == value for key, value in rack_labels.items())

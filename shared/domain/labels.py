@@ -1,0 +1,375 @@
+"""What a node should carry, and what it takes to get there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from shared.domain.documents import Expression, NodeLabelPolicy, NodeMatch, OnConflict, Prune
+from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
+
+# --- what Kubernetes accepts (apimachinery validate/content; KUBE.md §4.5) -------------------------------------------------------------
+
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+PROTECTED = frozenset(
+    [
+        *(f"kubernetes.io/{name}" for name in ("hostname", "os", "arch")),
+        *(f"beta.kubernetes.io/{name}" for name in ("os", "arch", "instance-type")),
+        *(f"node.kubernetes.io/{name}" for name in ("instance-type", "windows-build")),
+        *(f"topology.kubernetes.io/{name}" for name in ("zone", "region")),
+        *(f"failure-domain.beta.kubernetes.io/{name}" for name in ("zone", "region")),
+    ]
+)
+"""Keys that the kubelet and the cloud controllers set (DESIGN §5.3): exactly these."""
+
+KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
+KEEP_DOMAINS = (
+    # clouds
+    "cloud.google.com", "eks.amazonaws.com", "kubernetes.azure.com", "microsoft.com", "azure.com", "oraclecloud.com", "digitalocean.com",
+    "hetzner.cloud", "linode.com", "scaleway.com", "ovh.com", "ibm.com", "ibm-cloud.kubernetes.io", "alibabacloud.com", "tencentyun.com",
+    "vmware.com", "eksctl.io", "amazonaws.com", "gke.io", "exoscale.net", "vultr.com", "upcloud.com",
+    # autoscalers, distributions, cluster managers
+    "karpenter.sh", "karpenter.k8s.aws", "karpenter.azure.com", "spotinst.io", "cast.ai", "gardener.cloud", "sapcloud.io", "openshift.io",
+    "cattle.io", "rancher.io", "k3s.io", "rke2.io", "k0sproject.io", "microk8s.io", "talos.dev", "flatcar-linux.org", "flatcar.org", "coreos.com",
+    "kubesphere.io", "kops.k8s.io", "mirantis.com", "tanzu.vmware.com",
+    # hardware
+    "nvidia.com", "amd.com", "intel.com", "habana.ai", "mellanox.com", "xilinx.com", "qualcomm.com",
+    # networks, storage, virtualisation
+    "projectcalico.org", "cilium.io", "antrea.io", "ovn.org", "tigera.io", "istio.io", "metallb.universe.tf", "rook.io", "longhorn.io",
+    "portworx.com", "linbit.com", "openebs.io", "ceph.com", "kubevirt.io", "submariner.io", "katacontainers.io",
+)  # fmt: skip
+"""Whose labels `prune: all` leaves alone unless LabelRules says otherwise: the usual vendors' and clouds', and every domain below them."""
+
+
+@lru_cache(maxsize=65_536)
+def key_error(key: str) -> str | None:
+    """Why Kubernetes refuses this label key, or None. Lengths are bytes; nothing but ASCII passes, so they are characters too."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return "a label key has at most one /"
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        return "a key's prefix is a DNS name: lower-case letters, digits, - and ., at most 253 bytes"
+    if not 1 <= len(name) <= 63 or not _NAME.fullmatch(name):
+        return "a key's name has 1 to 63 bytes of letters, digits, -, _ and ., and begins and ends with a letter or digit"
+    return None
+
+
+@lru_cache(maxsize=65_536)
+def value_error(value: str) -> str | None:
+    """Why Kubernetes refuses this label value, or None."""
+    if value and (len(value) > 63 or not _NAME.fullmatch(value)):
+        return "a label value has at most 63 bytes of letters, digits, -, _ and ., and begins and ends with a letter or digit, or is empty"
+    return None
+
+
+def in_domains(key: str, domains: Iterable[str]) -> bool:
+    """Whether the key's domain is one of these or below one. A key without a domain is in none."""
+    domain, slash, _ = key.rpartition("/")
+    return bool(slash) and any(domain == each or domain.endswith(f".{each}") for each in domains)
+
+
+# --- what the design and the policies declare ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DesignNode:
+    """A node of the design: all that applying and selecting need of it. Plain data, so that a revision keeps it as JSON.
+
+    `labels` are the effective owner_data and the generated labels, `sources` the document that each key comes from. Nodes that
+    carry the same labels share one mapping: don't change it.
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+    rack: str = ""
+    rack_labels: Mapping[str, str] = field(default_factory=dict)
+    host_profile: str = ""
+    hardware_profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a node should carry: its whole declared set. `on_conflict` names only the keys that are not forced."""
+
+    labels: Mapping[str, str]
+    sources: Mapping[str, str]
+    prune: Prune = "owned"
+    on_conflict: Mapping[str, OnConflict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two policies of one priority that want different values for one key of one node."""
+
+    key: str
+    priority: int
+    first: str
+    first_value: str
+    second: str
+    second_value: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.key}: {self.first} says {self.first_value!r}, {self.second} says {self.second_value!r}, "
+            f"both with priority {self.priority}: give one of them a higher priority"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConflict:
+    """Nothing can be declared for this node until the policies agree."""
+
+    node: str
+    clashes: tuple[Clash, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(str(clash) for clash in self.clashes)
+
+
+class Policies(Sequence[NodeLabelPolicy]):
+    """A site's policies, highest priority first, found by the node that they may select: a plan asks once per node."""
+
+    def __init__(self, policies: Iterable[NodeLabelPolicy] = ()) -> None:
+        self._all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
+        self._by: dict[tuple[str, str], list[int]] = {}
+        self._others: list[int] = []
+        for number, policy in enumerate(self._all):
+            nodes = policy.spec.nodes
+            narrow = next(((kind, values) for kind, values in _indexed(nodes) if values), None)
+            if narrow is None:
+                self._others.append(number)
+            else:
+                for value in dict.fromkeys(narrow[1]):
+                    self._by.setdefault((narrow[0], value), []).append(number)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, index: int) -> NodeLabelPolicy:  # type: ignore[override]
+        return self._all[index]
+
+    def named_nodes(self) -> set[str]:
+        """The nodes that policies list by name: they count as nodes that the site names."""
+        return {value for kind, value in self._by if kind == "name"}
+
+    def selecting(self, name: str, design: DesignNode | None, own: Mapping[str, str], cluster: str) -> list[NodeLabelPolicy]:
+        """The policies that select this node, highest priority first. `own`: the node's own labels (see `own_labels`)."""
+        return [policy for policy in self.candidates(name, design) if selects(policy, name, design, own, cluster=cluster)]
+
+    def candidates(self, name: str, design: DesignNode | None) -> Iterator[NodeLabelPolicy]:
+        """Every policy that names, racks and tags don't rule out."""
+        found = list(self._others)
+        if self._by:
+            found += self._by.get(("name", name), ())
+            if design is not None:
+                found += self._by.get(("rack", design.rack), ()) if design.rack else ()
+                for tag in design.tags:
+                    found += self._by.get(("tag", tag), ())
+        return (self._all[number] for number in sorted(set(found)))
+
+
+def _indexed(nodes: NodeMatch) -> tuple[tuple[str, list[str] | None], ...]:
+    return ("name", nodes.names), ("rack", nodes.racks), ("tag", nodes.tags)
+
+
+def own_labels(design: DesignNode | None, live: Node | None) -> Mapping[str, str]:
+    """The labels that policies look at: the design's over the live ones, without those that only Hullmark holds.
+
+    What policies wrote must not select for policies; else a policy could feed on itself.
+    """
+    declared = design.labels if design is not None else {}
+    if live is None:
+        return declared
+    return {key: value for key, value in live.labels.items() if not _ours_alone(live.owners.get(key, ()))} | dict(declared)
+
+
+def _ours_alone(owners: Sequence[str]) -> bool:
+    return bool(owners) and all(owner in (OWNER, ALIAS_OWNER) for owner in owners)
+
+
+def selects(
+    policy: NodeLabelPolicy,
+    name: str,
+    design: DesignNode | None,
+    own: Mapping[str, str],
+    *,
+    cluster: str | None = None,
+    open_: bool = False,
+) -> bool | None:
+    """Whether a policy selects a node. With `open_`, labels that `own` lacks may still be on the live node: then None is "it depends".
+
+    `cluster` None leaves the policy's clusters out of it.
+    """
+    spec = policy.spec
+    if cluster is not None and spec.clusters is not None and cluster not in spec.clusters:
+        return False
+    chosen = _matches(spec.nodes, name, design, own, open_)
+    if chosen is False or spec.exclude is None:
+        return chosen
+    excluded = _matches(spec.exclude, name, design, own, open_)
+    if excluded is True:
+        return False
+    return chosen if excluded is False else None
+
+
+def _matches(match: NodeMatch, name: str, design: DesignNode | None, own: Mapping[str, str], open_: bool) -> bool | None:
+    """Every criterion must hold: one False decides, else one "it depends" does."""
+    if match.names is not None and name not in match.names:
+        return False
+    if match.racks is not None and (design is None or design.rack not in match.racks):
+        return False
+    if match.tags is not None and (design is None or not any(tag in match.tags for tag in design.tags)):
+        return False
+    answer: bool | None = True
+    for key, wanted in (match.match_labels or {}).items():
+        if key in own or not open_:
+            if own.get(key) != wanted:
+                return False
+        else:
+            answer = None
+    for expression in match.match_expressions or ():
+        if expression.key in own or not open_:
+            if not _holds(expression, own.get(expression.key)):
+                return False
+        else:
+            answer = None
+    return answer
+
+
+def _holds(expression: Expression, value: str | None) -> bool:
+    """Kubernetes' label selector: NotIn holds where the key is absent."""
+    match expression.operator:
+        case "In":
+            return value is not None and value in expression.values
+        case "NotIn":
+            return value is None or value not in expression.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+
+
+def declare(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> Declared | PolicyConflict:
+    """What a node should carry: the design's labels, and over them the policies', key by key by priority (DESIGN §3).
+
+    A node that nothing names or selects has an empty declared set.
+    """
+    chosen = policies.selecting(name, design, own_labels(design, live), cluster) if len(policies) else []
+    if not chosen:
+        return Declared(design.labels, design.sources) if design is not None else Declared({}, {})
+    if clashes := clashes_of(chosen):
+        return PolicyConflict(name, clashes)
+    labels: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    on_conflict: dict[str, OnConflict] = {}
+    for policy in chosen:
+        for key, value in policy.spec.labels.items():
+            if key not in labels:
+                labels[key], sources[key] = value, policy.title
+                if policy.spec.on_conflict != "force":
+                    on_conflict[key] = policy.spec.on_conflict
+    prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
+    below = design if design is not None else DesignNode(name)
+    return Declared({**below.labels, **labels}, {**below.sources, **sources}, prune, on_conflict)
+
+
+def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:
+    """Where these policies, all selecting one node, want different values at one priority."""
+    wanted: dict[tuple[str, int], tuple[str, str]] = {}
+    clashes = []
+    for policy in policies:
+        for key, value in policy.spec.labels.items():
+            title, known = wanted.setdefault((key, policy.spec.priority), (policy.title, value))
+            if known != value:
+                clashes.append(Clash(key, policy.spec.priority, title, known, policy.title, value))
+    return tuple(clashes)
+
+
+# --- what it takes to get there --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The node carries what is declared and nothing else of ours: no write. `skipped` maps keys left to others to their manager."""
+
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a write does. `apply` is the whole set for the Apply; `set` and `remove` are what a person sees change.
+
+    `patch` are the keys of `remove` that the Apply does not take away, for the merge patch of nulls. `reasons` says why for each key
+    of `set` and `remove`. Both may be empty: then the Apply only gives up keys that others hold too.
+    """
+
+    apply: Mapping[str, str]
+    set: Mapping[str, str]
+    remove: tuple[str, ...]
+    patch: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def visible(self) -> bool:
+        """Whether any label of the node changes."""
+        return bool(self.set or self.remove)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The node fails: others hold these keys with other values, and a policy says `onConflict: fail`. Key to manager."""
+
+    keys: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return "; ".join(f"{key} is held by {manager}" for key, manager in sorted(self.keys.items()))
+
+
+UNKNOWN_MANAGER = "another manager"
+"""Who holds a key of a listing without managedFields: somebody, as far as one can know."""
+
+
+def diff(declared: Declared, live: Node, keep_domains: Sequence[str] = KEEP_DOMAINS) -> Unchanged | Changes | Held:
+    """Compare a node with what is declared for it (DESIGN §5.4, §5.5). `keep_domains`: what `prune: all` spares besides Kubernetes' own."""
+    wrong = {key: value for key, value in declared.labels.items() if live.labels.get(key) != value}
+    held = {key: (manager, policy) for key, policy in declared.on_conflict.items() if key in wrong and (manager := _holder(key, live))}
+    if failed := {key: manager for key, (manager, policy) in held.items() if policy == "fail"}:
+        return Held(failed)
+    skipped = {key: manager for key, (manager, _) in held.items()}
+    apply = {key: value for key, value in declared.labels.items() if key not in skipped} if skipped else declared.labels
+
+    given_up = sorted(key for key in live.applied.get(OWNER, ()) if key not in apply)
+    gone = [key for key in given_up if key in live.labels and set(live.owners.get(key, ())) <= {OWNER}]
+    reasons = dict.fromkeys(gone, "no longer declared")
+    if declared.prune == "all":
+        spared = (*KUBERNETES_DOMAINS, *keep_domains)
+        for key in live.labels:
+            if key not in declared.labels and key not in reasons and not _spared(key, live, spared):
+                reasons[key] = "not declared, and `prune: all` keeps only what is"
+    removed = tuple(sorted(reasons))
+    changed = {key: value for key, value in wrong.items() if key not in skipped}
+    if not changed and not removed and not given_up:
+        return Unchanged(skipped)
+    taken = frozenset(gone)
+    reasons |= {key: f"declared by {declared.sources.get(key, 'the request')}" for key in changed}
+    return Changes(apply, changed, removed, tuple(key for key in removed if key not in taken), skipped, reasons)
+
+
+def _holder(key: str, live: Node) -> str:
+    """Which other manager holds a key of this node; empty where none does."""
+    if key not in live.labels:
+        return ""
+    if not live.owners:
+        return UNKNOWN_MANAGER
+    return next((owner for owner in live.owners.get(key, ()) if owner not in (OWNER, ALIAS_OWNER)), "")
+
+
+def _spared(key: str, live: Node, domains: Sequence[str]) -> bool:
+    return key in PROTECTED or in_domains(key, domains) or ALIAS_OWNER in live.owners.get(key, ())
