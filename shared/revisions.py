@@ -169,7 +169,8 @@ class Revisions:
 
     def staged(self, key: str) -> Staged:
         """What was staged under this key."""
-        return self._read(key, Staged)
+        found: Staged = self._read(key, Staged)
+        return found
 
     def _staged_count(self, collection: str) -> int:
         return int(self._newest_staged(collection).rpartition("/")[2].removesuffix(".json") or 0)

@@ -349,10 +349,8 @@ def diff(declared: Declared, live: Node, keep_domains: Sequence[str] = KEEP_DOMA
     gone = [key for key in given_up if key in live.labels and set(live.owners.get(key, ())) <= {OWNER}]
     reasons = dict.fromkeys(gone, "no longer declared")
     if declared.prune == "all":
-        spared = (*KUBERNETES_DOMAINS, *keep_domains)
-        for key in live.labels:
-            if key not in declared.labels and key not in reasons and not _spared(key, live, spared):
-                reasons[key] = "not declared, and `prune: all` keeps only what is"
+        for key in undeclared(declared.labels, live, keep_domains):
+            reasons.setdefault(key, "not declared, and `prune: all` keeps only what is")
     removed = tuple(sorted(reasons))
     changed = {key: value for key, value in wrong.items() if key not in skipped}
     if not changed and not removed and not given_up:
@@ -371,5 +369,11 @@ def _holder(key: str, live: Node) -> str:
     return next((owner for owner in live.owners.get(key, ()) if owner not in (OWNER, ALIAS_OWNER)), "")
 
 
-def _spared(key: str, live: Node, domains: Sequence[str]) -> bool:
-    return key in PROTECTED or in_domains(key, domains) or ALIAS_OWNER in live.owners.get(key, ())
+def undeclared(declared: Mapping[str, str], live: Node, keep_domains: Sequence[str]) -> list[str]:
+    """What `prune: all` takes away: every key that is not declared, except protected ones, Kubernetes', those kept, and our aliases."""
+    spared = (*KUBERNETES_DOMAINS, *keep_domains)
+    return [
+        key
+        for key in live.labels
+        if key not in declared and key not in PROTECTED and not in_domains(key, spared) and ALIAS_OWNER not in live.owners.get(key, ())
+    ]
