@@ -103,7 +103,7 @@ def _gather(
             yield name, revision.node(name), live.get(name)
         return
     live = {node.name: node for node in cluster.nodes()}
-    both = _everything(revision, live)
+    both = everything(revision.nodes(), live)
     if node_filter is None:
         yield from both
         return
@@ -120,11 +120,11 @@ def candidate(name: str, design: DesignNode | None, live: Node | None, rules: Ru
     return replace(design or DesignNode(name), labels=labels)
 
 
-def _everything(revision: Revision, live: Mapping[str, Node]) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
-    """Merge two sorted streams, the design's nodes and the cluster's, with one shard of the design in memory at a time."""
+def everything(designs: Iterable[DesignNode], live: Mapping[str, Node]) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
+    """Every node of the design (sorted by name, read as it goes) and of the cluster, each with what both say of it, in order of names."""
     others = iter(sorted(live))
     waiting = next(others, None)
-    for design in revision.nodes():
+    for design in designs:
         while waiting is not None and waiting < design.name:
             yield waiting, None, live[waiting]
             waiting = next(others, None)

@@ -1,0 +1,55 @@
+"""`hullmark labels` and `hullmark select`: what the documents say, without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import click
+from shared.domain.site import Site, load
+
+from local.cli.inputs import documents_option, read_files
+from local.cli.output import Failure, emit, grid, output_option
+from local.cli.relabel import read_filter
+from shared.domain.selection import select as selected
+
+
+@click.command()
+@documents_option
+@click.argument("nodes", nargs=-1)
+@output_option
+def labels(files: tuple[str, ...], nodes: tuple[str, ...], form: str) -> None:
+    """The labels that the documents declare for every node that they name, and where each comes from."""
+    found = _site(files).effective()
+    unknown = [name for name in nodes if name not in found]
+    if unknown:
+        raise Failure("UnknownNode", f"the documents name no node {', '.join(unknown)}")
+    answer = {"nodes": {name: found[name] for name in sorted(nodes or found)}}
+    emit(form, answer, lambda: _rows(answer["nodes"]))
+
+
+def _rows(nodes: dict[str, Any]) -> Iterable[Any]:
+    rows = [
+        (name, key, node["labels"][key], node["sources"].get(key, "")) for name, node in nodes.items() for key in sorted(node["labels"])
+    ]
+    yield grid(("node", "label", "value", "declared by"), rows) if rows else "the documents name no node with labels"
+
+
+@click.command()
+@documents_option
+@click.option("--filter", "filter_file", required=True, metavar="FILE", help="The node filter (DESIGN §5.1), YAML or JSON; null means all.")
+@output_option
+def select(files: tuple[str, ...], filter_file: str, form: str) -> None:
+    """The names of the nodes that a filter selects from the design."""
+    site = _site(files)
+    found = site.effective()
+    candidates = [replace(node, labels=found[name]["labels"]) for name, node in site.nodes.items()]
+    names = selected(read_filter(filter_file), candidates)
+    emit(form, {"nodes": names}, lambda: names or ["no node"])
+
+
+def _site(files: tuple[str, ...]) -> Site:
+    if not files:
+        raise Failure("Usage", "no documents: give -f FILE, a folder, or - for standard input")
+    return load(read_files(files))

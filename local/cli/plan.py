@@ -1,0 +1,177 @@
+"""`hullmark plan`: what a relabel would change, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from shared.domain.site import load
+
+from local.cli.cloud import embedded
+from local.cli.inputs import documents_option, read_files
+from local.cli.output import PENDING, Failure, emit, grid, output_option
+from local.cli.relabel import change_text, read_filter
+from shared.domain.aliases import cluster_version, in_force
+from shared.domain.labels import DesignNode
+from shared.domain.nodes import Node
+from shared.domain.planning import Settled, plan_node
+from shared.domain.reading import Source, read_nodes
+from shared.domain.rules import Rules, access_of
+from shared.domain.selection import select
+from shared.planning import candidate, everything
+
+
+@click.command()
+@documents_option
+@click.option("--nodes", "nodes_file", metavar="FILE", help="`kubectl get nodes -o json --show-managed-fields`, in place of a cluster.")
+@click.option("--cluster", help="The cluster, where there are several.")
+@click.option("--server-version", metavar="V", help="The cluster's version; else the server's, else the nodes' oldest kubelet's.")
+@click.option("--target", metavar="N1,N2", help="Only these nodes.")
+@click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this node filter selects (DESIGN §5.1).")
+@click.option("--out", metavar="FILE", help="Keep the plan, for `hullmark relabel --plan FILE`.")
+@output_option
+def plan(
+    files: tuple[str, ...],
+    nodes_file: str | None,
+    cluster: str | None,
+    server_version: str | None,
+    target: str | None,
+    filter_file: str | None,
+    out: str | None,
+    form: str,
+) -> int:
+    """What would change on which node, and why. Without -f: as the committed revision declares. Exit 2 when something is pending."""
+    asked = {
+        "files": list(files),
+        "nodes_file": nodes_file,
+        "cluster": cluster,
+        "server_version": server_version,
+        "target": target,
+        "filter_file": filter_file,
+    }
+    answer = compute(**asked)
+    if out:
+        Path(out).write_text(json.dumps(answer | {"asked": asked}, indent=2) + "\n")
+    emit(form, answer, lambda: _told(answer))
+    if nodes_file and answer.pop("unowned"):
+        click.echo(f"note: {nodes_file} has no managedFields, so what Hullmark owns, and would remove, can't be seen in it", err=True)
+    return PENDING if answer["nodes"] else 0
+
+
+def compute(
+    files: Sequence[str],
+    nodes_file: str | None,
+    cluster: str | None,
+    server_version: str | None,
+    target: str | None,
+    filter_file: str | None,
+) -> dict[str, Any]:
+    """The plan as DESIGN §11 fixes it, with the revision it is for (null for `-f`) and the nodes that can't be planned."""
+    revision = None
+    if files:
+        site = load(read_files(files))
+        designs, rules = site.nodes, site.rules
+    else:
+        revisions = embedded().ports.revisions
+        revision = revisions.newest() or None
+        committed = revisions.get(revision) if revision else None
+        designs = {node.name: node for node in committed.nodes()} if committed else {}
+        rules = committed.rules if committed else Rules()
+    name, nodes, server = _observed(nodes_file, cluster, rules)
+    version = server_version or server or _oldest_kubelet(nodes)
+    live = {node.name: node for node in nodes}
+    meant = _meant(target, filter_file, designs, live, rules, name)
+    pairs = in_force(rules.alias_pairs, version)
+    decided = {each: plan_node(each, design, node, rules, name, pairs) for each, design, node in meant}
+    return {
+        "revision": revision,
+        "cluster": name,
+        "server_version": version,
+        "nodes": {
+            each: {"set": write.changes.set, "remove": write.changes.remove, "reasons": dict(write.reasons)}
+            for each, write in decided.items()
+            if not isinstance(write, Settled) and (write.changes.set or write.changes.remove)
+        },
+        "unchanged": sum(
+            write.outcome.outcome == "unchanged" if isinstance(write, Settled) else not (write.changes.set or write.changes.remove)
+            for write in decided.values()
+        ),
+        "missing": [each for each, write in decided.items() if isinstance(write, Settled) and write.outcome.outcome == "missing"],
+        "blocked": {
+            each: {"reason": write.outcome.reason, "message": write.outcome.message}
+            for each, write in decided.items()
+            if isinstance(write, Settled) and write.outcome.outcome in ("failed", "skipped")
+        },
+        "unowned": bool(nodes) and not any(node.owners for node in nodes),
+    }
+
+
+def _observed(nodes_file: str | None, cluster: str | None, rules: Rules) -> tuple[str, list[Node], str]:
+    """The cluster's name, its nodes and its server's version, from a file or from the cluster itself."""
+    declared = sorted(rules.clusters)
+    if nodes_file:
+        source = Source(nodes_file, _bytes(nodes_file))
+        return cluster or (declared[0] if len(declared) == 1 else "default"), read_nodes(source), ""
+    ports = embedded().ports
+    if not cluster and not ports.settings.cluster and len(declared) > 1:
+        raise Failure("ClusterUnknown", f"name the cluster: the documents declare {', '.join(declared)}")
+    name = cluster or ("default" if ports.settings.cluster or not declared else declared[0])
+    access = access_of(rules.clusters[name]) if name in rules.clusters else None
+    opened = ports.open_cluster(access, name) if access else ports.cluster(name, None)
+    return name, opened.nodes(), opened.server_version()
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        return click.get_binary_stream("stdin").read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise Failure("NotFound", f"{file}: {error.strerror}") from error
+
+
+def _oldest_kubelet(nodes: Iterable[Node]) -> str:
+    """The nodes' oldest kubelet; empty, which means the newest, where no node tells."""
+    return min((node.kubelet_version for node in nodes if node.kubelet_version), key=cluster_version, default="")
+
+
+def _meant(
+    target: str | None, filter_file: str | None, designs: Mapping[str, DesignNode], live: Mapping[str, Node], rules: Rules, cluster: str
+) -> Iterable[tuple[str, DesignNode | None, Node | None]]:
+    if target is not None and filter_file:
+        raise Failure("Usage", "give --target or --filter, not both")
+    if target is not None:
+        names = list(dict.fromkeys(name.strip() for name in target.split(",") if name.strip()))
+        unknown = [name for name in names if name not in designs and name not in live]
+        if unknown or not names:
+            raise Failure(
+                "UnknownNode",
+                f"unknown node {', '.join(unknown)}: neither in the documents nor in the cluster" if names else "--target names no node",
+            )
+        return [(name, designs.get(name), live.get(name)) for name in sorted(names)]
+    both = list(everything((designs[name] for name in sorted(designs)), live))
+    node_filter = read_filter(filter_file) if filter_file else None
+    if node_filter is None:
+        return both
+    chosen = set(select(node_filter, [candidate(name, design, node, rules, cluster) for name, design, node in both]))
+    return [each for each in both if each[0] in chosen]
+
+
+def _told(answer: Mapping[str, Any]) -> Iterable[Any]:
+    rows = [
+        (
+            name,
+            change_text({"set": {key: node["set"][key]}, "remove": []}) if key in node["set"] else f"{key}-",
+            node["reasons"].get(key, ""),
+        )
+        for name, node in answer["nodes"].items()
+        for key in (*node["set"], *node["remove"])
+    ]
+    if rows:
+        yield grid(("node", "change", "why"), rows)
+    if answer["blocked"]:
+        yield grid(("node", "reason", "message"), [(name, why["reason"], why["message"]) for name, why in answer["blocked"].items()])
+    if answer["missing"]:
+        yield f"declared, but not in cluster {answer['cluster']}: {', '.join(answer['missing'])}"
+    yield f"{len(answer['nodes'])} to change, {answer['unchanged']} unchanged, {len(answer['missing'])} missing, {len(answer['blocked'])} blocked"
