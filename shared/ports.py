@@ -13,17 +13,9 @@ from shared.domain.nodes import OWNER as OWNER
 from shared.domain.nodes import Node as Node
 from shared.messages import Outgoing
 
-<<<<<<< HEAD
-=======
 T = TypeVar("T")
 R = TypeVar("R")
 
-OWNER = "hullmark"
-"""Field manager under which declared labels are applied."""
-ALIAS_OWNER = "hullmark-aliases"
-"""Field manager under which the secondary keys of alias pairs are applied."""
-
->>>>>>> kube
 
 class ClusterError(Exception):
     """Any answer of a cluster other than success. `reason` is a CamelCase code, `retryable` says whether later may help."""

@@ -13,7 +13,7 @@ from shared.domain.site import load
 from local.cli.cloud import embedded
 from local.cli.inputs import documents_option, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
-from local.cli.relabel import change_text, read_filter
+from local.cli.relabel import read_filter
 from shared.domain.aliases import cluster_version, in_force
 from shared.domain.labels import DesignNode
 from shared.domain.nodes import Node
@@ -174,4 +174,5 @@ def _told(answer: Mapping[str, Any]) -> Iterable[Any]:
         yield grid(("node", "reason", "message"), [(name, why["reason"], why["message"]) for name, why in answer["blocked"].items()])
     if answer["missing"]:
         yield f"declared, but not in cluster {answer['cluster']}: {', '.join(answer['missing'])}"
-    yield f"{len(answer['nodes'])} to change, {answer['unchanged']} unchanged, {len(answer['missing'])} missing, {len(answer['blocked'])} blocked"
+    counts = (len(answer["nodes"]), "to change"), (answer["unchanged"], "unchanged"), (len(answer["missing"]), "missing")
+    yield ", ".join(f"{number} {what}" for number, what in (*counts, (len(answer["blocked"]), "blocked")))
