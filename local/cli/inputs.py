@@ -45,7 +45,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> da
 
 def read_files(names: Sequence[str]) -> list[Source]:
     """Every file that `-f` names, folders walked in sorted order. Raises Failure for what is not there or can't be read."""
-    return [Source(name, _read(name)) for given in names for name in _expand(given)]
+    return [Source(name, read_bytes(name)) for given in names for name in _expand(given)]
 
 
 def _expand(name: str) -> list[str]:
@@ -58,7 +58,8 @@ def _expand(name: str) -> list[str]:
     return [name]
 
 
-def _read(name: str) -> bytes:
+def read_bytes(name: str) -> bytes:
+    """A file's bytes, standard input's for `-`. Raises Failure."""
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:

@@ -11,7 +11,7 @@ import click
 from shared.domain.site import load
 
 from local.cli.cloud import embedded
-from local.cli.inputs import documents_option, read_files
+from local.cli.inputs import documents_option, read_bytes, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
 from shared.domain.aliases import cluster_version, in_force
@@ -44,7 +44,7 @@ def plan(
     form: str,
 ) -> int:
     """What would change on which node, and why. Without -f: as the committed revision declares. Exit 2 when something is pending."""
-    asked = {
+    asked: dict[str, Any] = {
         "files": list(files),
         "nodes_file": nodes_file,
         "cluster": cluster,
@@ -113,7 +113,7 @@ def _observed(nodes_file: str | None, cluster: str | None, rules: Rules) -> tupl
     """The cluster's name, its nodes and its server's version, from a file or from the cluster itself."""
     declared = sorted(rules.clusters)
     if nodes_file:
-        source = Source(nodes_file, _bytes(nodes_file))
+        source = Source(nodes_file, read_bytes(nodes_file))
         return cluster or (declared[0] if len(declared) == 1 else "default"), read_nodes(source), ""
     ports = embedded().ports
     if not cluster and not ports.settings.cluster and len(declared) > 1:
@@ -122,13 +122,6 @@ def _observed(nodes_file: str | None, cluster: str | None, rules: Rules) -> tupl
     access = access_of(rules.clusters[name]) if name in rules.clusters else None
     opened = ports.open_cluster(access, name) if access else ports.cluster(name, None)
     return name, opened.nodes(), opened.server_version()
-
-
-def _bytes(file: str) -> bytes:
-    try:
-        return click.get_binary_stream("stdin").read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise Failure("NotFound", f"{file}: {error.strerror}") from error
 
 
 def _oldest_kubelet(nodes: Iterable[Node]) -> str:
@@ -162,7 +155,7 @@ def _told(answer: Mapping[str, Any]) -> Iterable[Any]:
     rows = [
         (
             name,
-            change_text({"set": {key: node["set"][key]}, "remove": []}) if key in node["set"] else f"{key}-",
+            f"{key}={node['set'][key]}" if key in node["set"] else f"{key}-",
             node["reasons"].get(key, ""),
         )
         for name, node in answer["nodes"].items()
