@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from shared.domain.actions import ActionRequest
 from shared.domain.aliases import AliasPair, in_force
-from shared.domain.labels import Declared, DesignNode, declare
+from shared.domain.design import DesignNode
+from shared.domain.labels import Declared, declare
 from shared.domain.nodes import Node
 from shared.domain.outcomes import NodeTask, Outcome
 from shared.domain.planning import Settled, Write, plan_node, task_of

@@ -14,7 +14,7 @@ import bisect
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from shared.domain.reading import DocumentsRefused, Problem, Source
 from shared.ports import ObjectStore, StoreError
 
 if TYPE_CHECKING:
-    from shared.domain.labels import DesignNode
+    from shared.domain.design import DesignNode
     from shared.domain.rules import Rules
     from shared.domain.site import Site
 
@@ -118,9 +118,9 @@ class Revision:
         return self._shards[number]
 
     def _read_shard(self, number: int) -> dict[str, DesignNode]:
-        from shared.domain.labels import DesignNode
+        from shared.domain.design import DesignNode
 
-        return {name: DesignNode(name, **body) for name, body in self._object(f"nodes/{number:05}.json").items()}
+        return {name: DesignNode.from_json(name, body) for name, body in self._object(f"nodes/{number:05}.json").items()}
 
     def _object(self, name: str) -> dict[str, Any]:
         key = f"revisions/{self.number:06}/{self.about.objects}/{name}"
@@ -213,7 +213,7 @@ class Revisions:
         names = sorted(site.nodes)
         shards = [names[start : start + NODES_PER_SHARD] for start in range(0, len(names), NODES_PER_SHARD)]
         for index, shard in enumerate(shards):
-            self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: kept(site.nodes[name]) for name in shard}))
+            self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: site.nodes[name].to_json() for name in shard}))
         self._store.create(f"{folder}/rules.json", _json({"documents": site.rules.to_json()}))
         reached = {name: access for name, cluster in site.rules.clusters.items() if (access := access_of(cluster))}
         self._store.create(f"{folder}/clusters.json", _json(reached))
@@ -281,12 +281,6 @@ class Revisions:
             return model.model_validate_json(body)
         except ValidationError as error:
             raise StoreError(f"{key} in the store can't be read as {model.__name__}: {error.errors()[0]['msg']}") from error
-
-
-def kept(node: DesignNode) -> dict[str, Any]:
-    """A node of the design as it is kept: what is empty is left out."""
-    fields = ((name, getattr(node, name)) for name in node.__slots__ if name != "name")
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in fields if value}
 
 
 def sources_of(collections: Iterable[Staged]) -> list[Source]:

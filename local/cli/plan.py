@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from shared.domain.design import DesignNode
 from shared.domain.site import load
 
 from local.cli.cloud import embedded
@@ -15,7 +16,6 @@ from local.cli.inputs import documents_option, read_bytes, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
 from shared.domain.aliases import cluster_version, in_force
-from shared.domain.labels import DesignNode
 from shared.domain.nodes import Node
 from shared.domain.planning import Settled, plan_node
 from shared.domain.reading import Source, read_nodes

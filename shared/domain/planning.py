@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shared.domain.aliases import AliasPair, aliases_for
+from shared.domain.design import DesignNode
 from shared.domain.labels import Changes as LabelChange
-from shared.domain.labels import Declared, DesignNode, Held, PolicyConflict, Unchanged, declare, diff
+from shared.domain.labels import Declared, Held, PolicyConflict, Unchanged, declare, diff
 from shared.domain.nodes import ALIAS_OWNER, Node
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind
 from shared.domain.rules import Rules

@@ -1,0 +1,120 @@
+"""`hullmark demo`: the main job in one go, on a simulated cluster, with the command's own commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+from rich.markup import escape
+
+from local.cli.cloud import embedded
+from local.cli.output import talk
+from local.steps import ROOT
+
+EXAMPLES = ROOT / "examples"
+STORY = """\
+You run Halden: 27 machines in three racks, described by Airship documents, and a running cluster in which kubelet, the GPU
+operator, feature discovery and a colleague have put labels of their own. Hullmark makes the declared labels true and leaves the rest alone."""
+
+
+@click.command()
+def demo() -> None:
+    """The main job on an embedded cluster: commit, plan, relabel, and what happens after. Under a minute, nothing to set up."""
+    folder = Path(tempfile.mkdtemp(prefix="hullmark-demo-"))
+    site = folder / "site"
+    shutil.copytree(EXAMPLES / "site", site)
+    os.environ["HULLMARK_STORE"] = f"file:{folder / 'store'}"
+    os.environ["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
+    embedded.cache_clear()
+    os.chdir(folder)
+    talk().print(STORY)
+
+    say("The documents are judged before anything else: every problem would come with file and line.")
+    run("validate -f site")
+    say("Commit them as revision 1.")
+    run("documents stage -f site")
+    run("documents commit")
+    say("What would change on three of the nodes? Nothing is written yet; every change says which document wants it.")
+    run("plan --target cp01,gpu01,compute03", expect=2)
+    say(
+        "Make the whole site true: the site action. compute17 is in the design and not in the cluster, so it is reported and the exit code is 3."
+    )
+    run("relabel --all", expect=3, lines=12)
+    say("The labels of others are where they were, and compute03 kept what a colleague set by hand (the policy says onConflict: skip):")
+    show_labels("compute03")
+    say("Now an edit: gpu nodes lose the label `accelerator`. Commit, and relabel one node by name.")
+    edit(site / "halden.yaml", "      accelerator: hopper\n", "")
+    run("documents stage -f site")
+    run("documents commit")
+    run("relabel gpu01")
+    say("`accelerator` is gone from gpu01 because Hullmark had set it; the key would have stayed if anybody else held it too.")
+    show_labels("gpu01")
+    say("The same again changes nothing, and writes nothing:")
+    run("relabel gpu01")
+    say("What happened, who asked, and how it ended:")
+    run("actions list")
+    talk().print(
+        "\n[bold]That was the main job.[/bold] Your own: put documents in a folder, point HULLMARK_CLUSTER at a kubeconfig, and run the same commands.\n"
+        f"This demo's store is {folder}/store; remove {folder} when you are done."
+    )
+
+
+def say(text: str) -> None:
+    """The storyteller's voice, on stderr like all talk."""
+    talk().print(f"\n[bold cyan]#[/bold cyan] {escape(text)}")
+
+
+def run(words: str, expect: int = 0, lines: int = 0) -> None:
+    """Run one of our own commands and show it as it would be typed. With `lines`, only so many lines of what it prints."""
+    from local.cli import main
+
+    talk().print(f"[bold]$ hullmark {escape(words)}[/bold]")
+    printed = _Capture()
+    try:
+        with printed:
+            main(words.split())
+    except SystemExit as ending:
+        code = int(ending.code or 0)
+    printed.show(lines)
+    if code != expect:
+        raise click.ClickException(f"the demo expected exit code {expect} of `hullmark {words}` and got {code}")
+
+
+class _Capture:
+    """Standard output of one command, held back so that a long table can be shortened."""
+
+    def __enter__(self) -> None:
+        import contextlib
+        import io
+
+        self._text = io.StringIO()
+        self._redirect = contextlib.redirect_stdout(self._text)
+        self._redirect.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        self._redirect.__exit__(None, None, None)
+
+    def show(self, lines: int) -> None:
+        """Print what was held back: the first so many lines and the last two, or all."""
+        found = self._text.getvalue().rstrip("\n").split("\n")
+        if lines and len(found) > lines + 3:
+            found = [*found[:lines], f"… {len(found) - lines - 1} more …", found[-1]]
+        for line in found:
+            click.echo(line.rstrip())
+
+
+def show_labels(name: str) -> None:
+    """A node's labels as the cluster has them, with who holds each."""
+    cloud = embedded()
+    node = cloud.ports.cluster("default", None).node(name)
+    assert node is not None
+    for key, value in sorted(node.labels.items()):
+        click.echo(f"  {key}={value}".ljust(72) + " " + ", ".join(node.owners.get(key, ())))
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    """Change a document as an editor would."""
+    file.write_text(file.read_text().replace(old, new))

@@ -1,0 +1,1 @@
+"""`hullmark serve`: the whole cloud in one process."""
