@@ -16,8 +16,9 @@ from local.steps import ROOT
 
 EXAMPLES = ROOT / "examples"
 STORY = """\
-You run Halden: 27 machines in three racks, described by Airship documents, and a running cluster in which kubelet, the GPU
-operator, feature discovery and a colleague have put labels of their own. Hullmark makes the declared labels true and leaves the rest alone."""
+You run Halden: 27 machines in three racks, described by Airship documents, and a running cluster in which the kubelet, the GPU
+operator, feature discovery and a colleague have put labels of their own. Hullmark makes the declared labels true, and leaves
+the rest alone."""
 
 
 @click.command()
@@ -57,7 +58,7 @@ def demo() -> None:
     say("What happened, who asked, and how it ended:")
     run("actions list")
     talk().print(
-        "\n[bold]That was the main job.[/bold] Your own: put documents in a folder, point HULLMARK_CLUSTER at a kubeconfig, and run the same commands.\n"
+        "\n[bold]That was the main job.[/bold] For your own: documents in a folder, HULLMARK_CLUSTER at a kubeconfig, the same commands.\n"
         f"This demo's store is {folder}/store; remove {folder} when you are done."
     )
 
@@ -110,7 +111,8 @@ def show_labels(name: str) -> None:
     """A node's labels as the cluster has them, with who holds each."""
     cloud = embedded()
     node = cloud.ports.cluster("default", None).node(name)
-    assert node is not None
+    if node is None:
+        raise click.ClickException(f"the demo's cluster has no node {name}")
     for key, value in sorted(node.labels.items()):
         click.echo(f"  {key}={value}".ljust(72) + " " + ", ".join(node.owners.get(key, ())))
 
