@@ -5,14 +5,16 @@ Adapters implement these; functions and the shared stores use them; the domain n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from shared.domain.nodes import ALIAS_OWNER as ALIAS_OWNER
 from shared.domain.nodes import OWNER as OWNER
 from shared.domain.nodes import Node as Node
 from shared.messages import Outgoing
 
+T = TypeVar("T")
+R = TypeVar("R")
 
 class ClusterError(Exception):
     """Any answer of a cluster other than success. `reason` is a CamelCase code, `retryable` says whether later may help."""
@@ -86,6 +88,13 @@ class Cluster(Protocol):
 
     def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = OWNER) -> Node:
         """One merge patch of nulls for `keys`, whoever owns them. Raises NodeGone and Stale."""
+        ...
+
+    def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """`work` on every item, as many at a time as this cluster may have in flight; results in the items' order.
+
+        What `work` raises is raised once the others have ended.
+        """
         ...
 
 

@@ -43,7 +43,9 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = 
     """Access by a pod's service account. Raises Refused outside a pod."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
-        raise Refused("NotInCluster", "in-cluster access, but KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: not in a pod")
+        raise Refused(
+            "NotInCluster", "in-cluster access, but KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: not in a pod"
+        )
     where = f"in-cluster access ({folder})"
     ca = _read(folder / "ca.crt", where)
     return Access(f"https://{f'[{host}]' if ':' in host else host}:{port}", ca=ca, authorization=_TokenFile(folder / "token", where))
@@ -104,9 +106,7 @@ class _Reader:
     def _named(self, config: Mapping[str, Any], section: str, name: str) -> dict[str, Any]:
         known: dict[str, dict[str, Any]] = config.get(section, {})
         if name not in known:
-            raise Refused(
-                "KubeconfigInvalid", f"{self.where}: no {name!r} in {section} (there: {', '.join(sorted(known)) or 'none'})"
-            )
+            raise Refused("KubeconfigInvalid", f"{self.where}: no {name!r} in {section} (there: {', '.join(sorted(known)) or 'none'})")
         return known[name]
 
     def access(self, environment: Mapping[str, str]) -> Access:
@@ -165,7 +165,11 @@ class _Reader:
         if not user.get("as") or len(user.get("as-groups") or []) > 1:
             # http.client would fold several Impersonate-Group headers into one.
             raise Refused("KubeconfigInvalid", f"{self.where}: impersonation needs `as`, and at most one of `as-groups` is supported")
-        named = {"Impersonate-User": user["as"], "Impersonate-Uid": user.get("as-uid"), "Impersonate-Group": (user.get("as-groups") or [None])[0]}
+        named = {
+            "Impersonate-User": user["as"],
+            "Impersonate-Uid": user.get("as-uid"),
+            "Impersonate-Group": (user.get("as-groups") or [None])[0],
+        }
         extra = user.get("as-user-extra") or {}
         if any(len(values) != 1 for values in extra.values()):
             raise Refused("KubeconfigInvalid", f"{self.where}: as-user-extra with several values for one key is not supported")
@@ -204,7 +208,9 @@ def _by_package(user: Mapping[str, Any], cluster: Mapping[str, Any], where: str)
     }
 
     def load() -> None:
-        load_kube_config_from_dict(whole, client_configuration=configuration, persist_config=False)
+        load_kube_config_from_dict(  # type: ignore[no-untyped-call]
+            whole, client_configuration=configuration, persist_config=False
+        )
 
     plugin = f"exec {user['exec'].get('command')}" if isinstance(user.get("exec"), dict) else f"auth-provider {user.get('auth-provider')}"
     try:
@@ -232,7 +238,7 @@ def _bounded(call: Callable[[], None], what: str) -> None:
     def run() -> None:
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - handed over to the caller's thread
+        except BaseException as error:  # handed over to the caller's thread
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -14,13 +14,15 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec.json import Decoder
 
 from shared.adapters.apiserver import ApiServer, Login, Rejected
-from shared.domain.nodes import Node, owned_labels
+from shared.domain.nodes import Node, NodeObject
 from shared.ports import OWNER, Conflict, NodeGone, Refused, Stale, Unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
+A = TypeVar("A")
 
 PAGE = 500
 """Nodes a page: the size that kubectl asks for; bounds the memory of both ends."""
@@ -32,38 +34,12 @@ _MERGE = {**_ONE, "Content-Type": "application/merge-patch+json"}
 _LABELS = ".metadata.labels."
 
 
-class _Labels(msgspec.Struct):
-    labels: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="f:labels")
-
-
-class _Fields(msgspec.Struct):
-    metadata: _Labels | None = msgspec.field(default=None, name="f:metadata")
-
-
-class _Managed(msgspec.Struct):
-    manager: str = ""
-    operation: str = ""
-    fields: _Fields | None = msgspec.field(default=None, name="fieldsV1")
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    uid: str
-    version: str = msgspec.field(name="resourceVersion")
-    labels: dict[str, str] | None = None
-    managed: list[_Managed] | None = msgspec.field(default=None, name="managedFields")
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
 class _ListMetadata(msgspec.Struct):
     next: str = msgspec.field(default="", name="continue")
 
 
 class _Objects(msgspec.Struct):
-    items: list[_Object]
+    items: list[NodeObject]
     metadata: _ListMetadata
 
 
@@ -71,7 +47,7 @@ class _Version(msgspec.Struct):
     version: str = msgspec.field(name="gitVersion")
 
 
-_object, _objects, _version = (msgspec.json.Decoder(kind) for kind in (_Object, _Objects, _Version))
+_object, _objects, _version = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version)
 
 
 class Kubernetes:
@@ -81,7 +57,7 @@ class Kubernetes:
         self.server = ApiServer(login, **settings)
 
     def server_version(self) -> str:
-        return str(self._read(_version, "/version").version)
+        return self._read(_version, "/version").version
 
     def nodes(self) -> list[Node]:
         for _ in range(3):
@@ -91,7 +67,7 @@ class Kubernetes:
                 while True:
                     query = {"limit": str(PAGE), **({"continue": page} if page else {})}
                     answer = self._read(_objects, "/api/v1/nodes", query, _LIST)
-                    found.extend(_node(item) for item in answer.items)
+                    found.extend(item.node() for item in answer.items)
                     page = answer.metadata.next
                     if not page:
                         return found
@@ -102,7 +78,7 @@ class Kubernetes:
 
     def node(self, name: str) -> Node | None:
         try:
-            return _node(self._read(_object, _path(name), headers=_ONE))
+            return self._read(_object, _path(name), headers=_ONE).node()
         except Rejected as rejected:
             if rejected.code == 404:
                 return None
@@ -138,15 +114,14 @@ class Kubernetes:
             return [future.result() for future in [threads.submit(copy_context().run, work, item) for item in items]]
 
     def _patch(self, name: str, query: Mapping[str, str], body: Mapping[str, Any], headers: Mapping[str, str]) -> Node:
-        return _node(_decoded(_object, self.server.request("PATCH", _path(name), query, json.dumps(body).encode(), headers), f"PATCH {name}"))
+        answer = self.server.request("PATCH", _path(name), query, msgspec.json.encode(body), headers)
+        return _decoded(_object, answer, f"PATCH {_path(name)}").node()
 
-    def _read(
-        self, decoder: Any, path: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
-    ) -> Any:
+    def _read(self, decoder: Decoder[A], path: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> A:
         return _decoded(decoder, self.server.request("GET", path, query, headers=headers), f"GET {path}")
 
 
-def _decoded(decoder: Any, answer: bytes, call: str) -> Any:
+def _decoded(decoder: Decoder[A], answer: bytes, call: str) -> A:
     try:
         return decoder.decode(answer)
     except msgspec.MsgspecError as error:
@@ -155,16 +130,6 @@ def _decoded(decoder: Any, answer: bytes, call: str) -> Any:
 
 def _path(name: str) -> str:
     return "/api/v1/nodes/" + quote(name, safe="")
-
-
-def _node(answer: _Object) -> Node:
-    metadata = answer.metadata
-    owners, applied = owned_labels(
-        (entry.manager, entry.operation, entry.fields.metadata.labels)
-        for entry in metadata.managed or ()
-        if entry.fields is not None and entry.fields.metadata is not None
-    )
-    return Node(metadata.name, metadata.uid, metadata.labels or {}, metadata.version, owners, applied)
 
 
 def _managers(rejected: Rejected) -> dict[str, str]:
