@@ -233,8 +233,9 @@ _METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 
 
 _NODE_INFO = (
-    "kubeletVersion kubeProxyVersion containerRuntimeVersion kernelVersion osImage machineID systemUUID bootID operatingSystem architecture"
-).split()
+    *("kubeletVersion", "kubeProxyVersion", "containerRuntimeVersion", "kernelVersion", "osImage"),
+    *("machineID", "systemUUID", "bootID", "operatingSystem", "architecture"),
+)
 
 
 def realistic_node(name: str) -> dict[str, Any]:
@@ -366,7 +367,7 @@ class _Pki:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if not self._bare:
-            unused = "content_commitment key_encipherment data_encipherment key_agreement encipher_only decipher_only".split()
+            unused = ["content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"]
             allowed = x509.KeyUsage(digital_signature=True, key_cert_sign=authority, crl_sign=authority, **dict.fromkeys(unused, False))
             builder = builder.add_extension(allowed, critical=True)
             builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

@@ -272,6 +272,7 @@ class _Line:
                 raise TimeoutError(f"an answer still incomplete after {size} bytes")
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
+        response.close()  # read1 leaves it open after the last byte, and the connection unusable
         return b"".join(pieces)
 
     def _connect(self) -> http.client.HTTPConnection:
