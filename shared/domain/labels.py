@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from shared.domain.aliases import KEP_793, AliasPair
-from shared.domain.design import DesignNode
+from shared.domain.design import DesignNode, flat
 from shared.domain.documents import Expression, NodeLabelPolicy, NodeMatch, OnConflict, Prune
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 
@@ -203,7 +203,7 @@ def own_labels(design: DesignNode | None, live: Node | None) -> Mapping[str, str
 
     What policies wrote must not select for policies; else a policy could feed on itself.
     """
-    declared = design.labels if design is not None else {}
+    declared = flat(design.labels) if design is not None else {}
     if live is None:
         return declared
     return {key: value for key, value in live.labels.items() if not _ours_alone(live.owners.get(key, ()))} | dict(declared)
@@ -282,7 +282,7 @@ def declare(name: str, design: DesignNode | None, live: Node | None, policies: P
     """
     chosen = policies.selecting(name, design, own_labels(design, live), cluster) if policies.all else []
     if not chosen:
-        return Declared(design.labels, design.sources) if design is not None else Declared({}, {})
+        return Declared(flat(design.labels), flat(design.sources)) if design is not None else Declared({}, {})
     if clashes := clashes_of(chosen):
         return PolicyConflict(name, clashes)
     labels: dict[str, str] = {}
@@ -296,7 +296,7 @@ def declare(name: str, design: DesignNode | None, live: Node | None, policies: P
                     on_conflict[key] = policy.spec.on_conflict
     prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
     below = design if design is not None else DesignNode(name)
-    return Declared({**below.labels, **labels}, {**below.sources, **sources}, prune, on_conflict)
+    return Declared({**flat(below.labels), **labels}, {**flat(below.sources), **sources}, prune, on_conflict)
 
 
 def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:
