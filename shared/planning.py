@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from shared.domain.actions import ActionRequest
 from shared.domain.aliases import AliasPair, in_force
 from shared.domain.design import DesignNode
-from shared.domain.labels import Declared, declare
+from shared.domain.labels import Declared, Policies, declare
 from shared.domain.nodes import Node
 from shared.domain.outcomes import NodeTask, Outcome
 from shared.domain.planning import Settled, Write, plan_node, task_of
-from shared.domain.rules import Rules
 from shared.domain.selection import NodeFilter, select
 from shared.messages import NodeApply
 from shared.ports import Cluster
@@ -59,20 +58,20 @@ def plan_request(request: ActionRequest, ports: Ports, *, only: Sequence[str] | 
     """
     revision = ports.revisions.get(ports.revisions.newest())
     cluster = ports.cluster(request.cluster, revision)
-    pairs = in_force(revision.rules.alias_pairs, cluster.server_version())
+    pairs = in_force(revision.policies.alias_pairs, cluster.server_version())
     if only is not None:
         return Planned(revision.number, tasks=tasks_for(only, revision, cluster, request.cluster, pairs))
     node_filter = NodeFilter.model_validate(request.node_filter) if request.node_filter else None
     planned = Planned(revision.number)
     for name, design, live in _gather(request.target_nodes, revision, cluster, node_filter, request.cluster):
-        planned.add(name, plan_node(name, design, live, revision.rules, request.cluster, pairs))
+        planned.add(name, plan_node(name, design, live, revision.policies, request.cluster, pairs))
     return planned
 
 
 def renew(task: NodeApply, revision: Revision, ports: Ports) -> list[NodeTask]:
     """The part's nodes as this revision declares them, true already or not."""
     cluster = ports.cluster(task.cluster, revision)
-    pairs = in_force(revision.rules.alias_pairs, cluster.server_version())
+    pairs = in_force(revision.policies.alias_pairs, cluster.server_version())
     return tasks_for([node.name for node in task.nodes], revision, cluster, task.cluster, pairs)
 
 
@@ -83,13 +82,15 @@ def tasks_for(names: Sequence[str], revision: Revision, cluster: Cluster, cluste
     tasks = []
     for name in names:
         design, node = revision.node(name), live.get(name)
-        decided = plan_node(name, design, node, revision.rules, cluster_name, pairs)
+        decided = plan_node(name, design, node, revision.policies, cluster_name, pairs)
         if isinstance(decided, Write):
             tasks.append(decided.task)
             continue
-        declared = declare(name, design, node, revision.rules.policies, cluster_name)
+        declared = declare(name, design, node, revision.policies, cluster_name)
         settled = decided.outcome if decided.outcome.outcome == "failed" else None
-        plain = task_of(name, node.uid if node else "", declared, revision.rules) if isinstance(declared, Declared) else NodeTask(name=name)
+        plain = (
+            task_of(name, node.uid if node else "", declared, revision.policies) if isinstance(declared, Declared) else NodeTask(name=name)
+        )
         tasks.append(plain.model_copy(update={"settled": settled}))
     return tasks
 
@@ -109,14 +110,14 @@ def _gather(
         yield from both
         return
     found = {name: (design, node) for name, design, node in both}
-    candidates = [candidate(name, design, node, revision.rules, cluster_name) for name, (design, node) in found.items()]
+    candidates = [candidate(name, design, node, revision.policies, cluster_name) for name, (design, node) in found.items()]
     for name in select(node_filter, candidates):
         yield name, *found[name]
 
 
-def candidate(name: str, design: DesignNode | None, live: Node | None, rules: Rules, cluster: str) -> DesignNode:
+def candidate(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> DesignNode:
     """A node as the filter sees it: with the labels that it is to carry."""
-    declared = declare(name, design, live, rules.policies, cluster)
+    declared = declare(name, design, live, policies, cluster)
     labels = declared.labels if isinstance(declared, Declared) else {}
     return replace(design or DesignNode(name), labels=labels)
 

@@ -1,7 +1,7 @@
 """Documents as they are kept: staged by collection, committed as immutable revisions, never changed.
 
 staged/<collection>/<k>.json                what was staged, newest last; a revision names those it holds
-revisions/<n>/<ulid>/rules.json             Hullmark's own documents, validated
+revisions/<n>/<ulid>/policies.json          policies, clusters, pairs and pods' policies, validated
 revisions/<n>/<ulid>/clusters.json          how each of its clusters is reached
 revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
 revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
@@ -27,7 +27,7 @@ from shared.ports import ObjectStore, StoreError
 
 if TYPE_CHECKING:
     from shared.domain.design import DesignNode
-    from shared.domain.rules import Rules
+    from shared.domain.labels import Policies
     from shared.domain.site import Site
 
 NODES_PER_SHARD = 500
@@ -86,11 +86,11 @@ class Revision:
         self._shards: dict[int, dict[str, DesignNode]] = {}
 
     @functools.cached_property
-    def rules(self) -> Rules:
+    def policies(self) -> Policies:
         """Everything but the nodes, resolved."""
-        from shared.domain.rules import Rules
+        from shared.domain.labels import Policies
 
-        return Rules.from_json(self._object("rules.json")["documents"])
+        return Policies.from_json(self._object("policies.json"))
 
     @functools.cached_property
     def clusters(self) -> dict[str, dict[str, Any]]:
@@ -206,16 +206,14 @@ class Revisions:
                 return self.get(number + 1), site.warnings
 
     def _write(self, number: int, collections: dict[str, tuple[str, Staged]], site: Site, by: str, now: datetime) -> Committed:
-        from shared.domain.rules import access_of
-
         objects = str(ULID())
         folder = f"revisions/{number:06}/{objects}"
         names = sorted(site.nodes)
         shards = [names[start : start + NODES_PER_SHARD] for start in range(0, len(names), NODES_PER_SHARD)]
         for index, shard in enumerate(shards):
             self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: site.nodes[name].to_json() for name in shard}))
-        self._store.create(f"{folder}/rules.json", _json({"documents": site.rules.to_json()}))
-        reached = {name: access for name, cluster in site.rules.clusters.items() if (access := access_of(cluster))}
+        self._store.create(f"{folder}/policies.json", _json(site.policies.to_json()))
+        reached = {name: spec["access"] for name, spec in site.policies.clusters.items() if spec.get("access")}
         self._store.create(f"{folder}/clusters.json", _json(reached))
         return Committed(
             number=number,

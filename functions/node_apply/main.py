@@ -112,9 +112,9 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
 
 def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
     """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it."""
-    from shared.domain.labels import undeclared  # only where a document asks for it
+    from shared.domain.labels import prunable  # only where a document asks for it
 
-    keys = undeclared(task.labels, node, task.keep)
+    keys = prunable(node.labels, task.labels, task.keep, node.owners)
     if keys:
         cluster.remove_labels(task.name, keys, resource_version=node.resource_version)
     return keys

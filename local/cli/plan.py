@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-from shared.domain.design import DesignNode
-from shared.domain.site import load
 
 from local.cli.cloud import embedded
 from local.cli.inputs import documents_option, read_bytes, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
 from shared.domain.aliases import cluster_version, in_force
+from shared.domain.design import DesignNode
+from shared.domain.labels import Policies
 from shared.domain.nodes import Node
 from shared.domain.planning import Settled, plan_node
 from shared.domain.reading import Source, read_nodes
-from shared.domain.rules import Rules, access_of
 from shared.domain.selection import select
+from shared.domain.site import load
 from shared.planning import candidate, everything
 
 
@@ -73,19 +73,19 @@ def compute(
     revision = None
     if files:
         site = load(read_files(files))
-        designs, rules = site.nodes, site.rules
+        designs, policies = site.nodes, site.policies
     else:
         revisions = embedded().ports.revisions
         revision = revisions.newest() or None
         committed = revisions.get(revision) if revision else None
         designs = {node.name: node for node in committed.nodes()} if committed else {}
-        rules = committed.rules if committed else Rules()
-    name, nodes, server = _observed(nodes_file, cluster, rules)
+        policies = committed.policies if committed else Policies()
+    name, nodes, server = _observed(nodes_file, cluster, policies)
     version = server_version or server or _oldest_kubelet(nodes)
     live = {node.name: node for node in nodes}
-    meant = _meant(target, filter_file, designs, live, rules, name)
-    pairs = in_force(rules.alias_pairs, version)
-    decided = {each: plan_node(each, design, node, rules, name, pairs) for each, design, node in meant}
+    meant = _meant(target, filter_file, designs, live, policies, name)
+    pairs = in_force(policies.alias_pairs, version)
+    decided = {each: plan_node(each, design, node, policies, name, pairs) for each, design, node in meant}
     return {
         "revision": revision,
         "cluster": name,
@@ -109,9 +109,9 @@ def compute(
     }
 
 
-def _observed(nodes_file: str | None, cluster: str | None, rules: Rules) -> tuple[str, list[Node], str]:
+def _observed(nodes_file: str | None, cluster: str | None, policies: Policies) -> tuple[str, list[Node], str]:
     """The cluster's name, its nodes and its server's version, from a file or from the cluster itself."""
-    declared = sorted(rules.clusters)
+    declared = sorted(policies.clusters)
     if nodes_file:
         source = Source(nodes_file, read_bytes(nodes_file))
         return cluster or (declared[0] if len(declared) == 1 else "default"), read_nodes(source), ""
@@ -119,7 +119,7 @@ def _observed(nodes_file: str | None, cluster: str | None, rules: Rules) -> tupl
     if not cluster and not ports.settings.cluster and len(declared) > 1:
         raise Failure("ClusterUnknown", f"name the cluster: the documents declare {', '.join(declared)}")
     name = cluster or ("default" if ports.settings.cluster or not declared else declared[0])
-    access = access_of(rules.clusters[name]) if name in rules.clusters else None
+    access = policies.clusters.get(name, {}).get("access")
     opened = ports.open_cluster(access, name) if access else ports.cluster(name, None)
     return name, opened.nodes(), opened.server_version()
 
@@ -130,7 +130,12 @@ def _oldest_kubelet(nodes: Iterable[Node]) -> str:
 
 
 def _meant(
-    target: str | None, filter_file: str | None, designs: Mapping[str, DesignNode], live: Mapping[str, Node], rules: Rules, cluster: str
+    target: str | None,
+    filter_file: str | None,
+    designs: Mapping[str, DesignNode],
+    live: Mapping[str, Node],
+    policies: Policies,
+    cluster: str,
 ) -> Iterable[tuple[str, DesignNode | None, Node | None]]:
     if target is not None and filter_file:
         raise Failure("Usage", "give --target or --filter, not both")
@@ -147,7 +152,7 @@ def _meant(
     node_filter = read_filter(filter_file) if filter_file else None
     if node_filter is None:
         return both
-    chosen = set(select(node_filter, [candidate(name, design, node, rules, cluster) for name, design, node in both]))
+    chosen = set(select(node_filter, [candidate(name, design, node, policies, cluster) for name, design, node in both]))
     return [each for each in both if each[0] in chosen]
 
 

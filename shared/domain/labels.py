@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from typing import Any, Self
 
+from shared.domain.aliases import KEP_793, AliasPair
+from shared.domain.design import DesignNode, flat
 from shared.domain.documents import Expression, NodeLabelPolicy, NodeMatch, OnConflict, Prune
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 
@@ -34,7 +37,7 @@ KEEP_DOMAINS = (
     "vmware.com", "eksctl.io", "amazonaws.com", "gke.io", "exoscale.net", "vultr.com", "upcloud.com",
     # autoscalers, distributions, cluster managers
     "karpenter.sh", "karpenter.k8s.aws", "karpenter.azure.com", "spotinst.io", "cast.ai", "gardener.cloud", "sapcloud.io", "openshift.io",
-    "cattle.io", "rancher.io", "k3s.io", "rke2.io", "k0sproject.io", "microk8s.io", "talos.dev", "flatcar-linux.org", "flatcar.org", "coreos.com",
+    "cattle.io", "rancher.io", "k3s.io", "rke2.io", "k0sproject.io", "microk8s.io", "talos.dev", "flatcar-linux.org", "coreos.com",
     "kubesphere.io", "kops.k8s.io", "mirantis.com", "tanzu.vmware.com",
     # hardware
     "nvidia.com", "amd.com", "intel.com", "habana.ai", "mellanox.com", "xilinx.com", "qualcomm.com",
@@ -76,24 +79,6 @@ def in_domains(key: str, domains: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class DesignNode:
-    """A node of the design: all that applying and selecting need of it. Plain data, so that a revision keeps it as JSON.
-
-    `labels` are the effective owner_data and the generated labels, `sources` the document that each key comes from. Nodes that
-    carry the same labels share one mapping: don't change it.
-    """
-
-    name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    tags: Sequence[str] = ()
-    rack: str = ""
-    rack_labels: Mapping[str, str] = field(default_factory=dict)
-    host_profile: str = ""
-    hardware_profile: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Declared:
     """What a node should carry: its whole declared set. `on_conflict` names only the keys that are not forced."""
 
@@ -128,31 +113,66 @@ class PolicyConflict:
     node: str
     clashes: tuple[Clash, ...]
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
+        """Every clash, with what to do."""
         return "; ".join(str(clash) for clash in self.clashes)
 
 
-class Policies(Sequence[NodeLabelPolicy]):
-    """A site's policies, highest priority first, found by the node that they may select: a plan asks once per node."""
+class Policies:
+    """A site's rules beside its nodes: policies (highest priority first), clusters, pairs, pods. JSON in a revision.
 
-    def __init__(self, policies: Iterable[NodeLabelPolicy] = ()) -> None:
-        self._all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
+    Policies are found by the node that they may select, because a plan asks once per node.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[NodeLabelPolicy] = (),
+        *,
+        clusters: Mapping[str, dict[str, Any]] | None = None,
+        alias_pairs: Iterable[AliasPair] | None = None,
+        pod_policies: Iterable[dict[str, Any]] = (),
+        keep_domains: Iterable[str] | None = None,
+    ) -> None:
+        self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
+        self.clusters = dict(clusters or {})
+        """The Cluster documents' specs, by name, as they were written."""
+        self.alias_pairs = KEP_793 if alias_pairs is None else tuple(alias_pairs)
+        """The declared pairs, for whatever cluster version; KEP-793's where no document declares any."""
+        self.pod_policies = list(pod_policies)
+        """The PodLabelPolicy documents' specs, as they were written."""
+        self.keep_domains = KEEP_DOMAINS if keep_domains is None else tuple(keep_domains)
+        """What `prune: all` spares besides Kubernetes' own domains."""
         self._by: dict[tuple[str, str], list[int]] = {}
         self._others: list[int] = []
-        for number, policy in enumerate(self._all):
-            nodes = policy.spec.nodes
-            narrow = next(((kind, values) for kind, values in _indexed(nodes) if values), None)
+        for number, policy in enumerate(self.all):
+            narrow = next(((kind, values) for kind, values in _indexed(policy.spec.nodes) if values), None)
             if narrow is None:
                 self._others.append(number)
             else:
                 for value in dict.fromkeys(narrow[1]):
                     self._by.setdefault((narrow[0], value), []).append(number)
 
-    def __len__(self) -> int:
-        return len(self._all)
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for `from_json`."""
+        return {
+            "policies": [policy.model_dump(mode="json", by_alias=True, exclude_none=True) for policy in self.all],
+            "clusters": self.clusters,
+            "aliasPairs": [asdict(pair) for pair in self.alias_pairs],
+            "podPolicies": self.pod_policies,
+            "keepDomains": list(self.keep_domains),
+        }
 
-    def __getitem__(self, index: int) -> NodeLabelPolicy:  # type: ignore[override]
-        return self._all[index]
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """What `to_json` wrote."""
+        return cls(
+            [NodeLabelPolicy.model_validate(policy) for policy in body["policies"]],
+            clusters=body["clusters"],
+            alias_pairs=[AliasPair(**pair) for pair in body["aliasPairs"]],
+            pod_policies=body["podPolicies"],
+            keep_domains=body["keepDomains"],
+        )
 
     def named_nodes(self) -> set[str]:
         """The nodes that policies list by name: they count as nodes that the site names."""
@@ -171,7 +191,7 @@ class Policies(Sequence[NodeLabelPolicy]):
                 found += self._by.get(("rack", design.rack), ()) if design.rack else ()
                 for tag in design.tags:
                     found += self._by.get(("tag", tag), ())
-        return (self._all[number] for number in sorted(set(found)))
+        return (self.all[number] for number in sorted(set(found)))
 
 
 def _indexed(nodes: NodeMatch) -> tuple[tuple[str, list[str] | None], ...]:
@@ -183,7 +203,7 @@ def own_labels(design: DesignNode | None, live: Node | None) -> Mapping[str, str
 
     What policies wrote must not select for policies; else a policy could feed on itself.
     """
-    declared = design.labels if design is not None else {}
+    declared = flat(design.labels) if design is not None else {}
     if live is None:
         return declared
     return {key: value for key, value in live.labels.items() if not _ours_alone(live.owners.get(key, ()))} | dict(declared)
@@ -260,9 +280,9 @@ def declare(name: str, design: DesignNode | None, live: Node | None, policies: P
 
     A node that nothing names or selects has an empty declared set.
     """
-    chosen = policies.selecting(name, design, own_labels(design, live), cluster) if len(policies) else []
+    chosen = policies.selecting(name, design, own_labels(design, live), cluster) if policies.all else []
     if not chosen:
-        return Declared(design.labels, design.sources) if design is not None else Declared({}, {})
+        return Declared(flat(design.labels), flat(design.sources)) if design is not None else Declared({}, {})
     if clashes := clashes_of(chosen):
         return PolicyConflict(name, clashes)
     labels: dict[str, str] = {}
@@ -276,7 +296,7 @@ def declare(name: str, design: DesignNode | None, live: Node | None, policies: P
                     on_conflict[key] = policy.spec.on_conflict
     prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
     below = design if design is not None else DesignNode(name)
-    return Declared({**below.labels, **labels}, {**below.sources, **sources}, prune, on_conflict)
+    return Declared({**flat(below.labels), **labels}, {**flat(below.sources), **sources}, prune, on_conflict)
 
 
 def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:
@@ -295,69 +315,62 @@ def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The node carries what is declared and nothing else of ours: no write. `skipped` maps keys left to others to their manager."""
+class Difference:
+    """What lies between a node and what is declared for it.
 
-    skipped: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What a write does. `apply` is the whole set for the Apply; `set` and `remove` are what a person sees change.
-
-    `patch` are the keys of `remove` that the Apply does not take away, for the merge patch of nulls. `reasons` says why for each key
-    of `set` and `remove`. Both may be empty: then the Apply only gives up keys that others hold too.
+    `set` and `remove` are what a person sees change; `reasons` says why for each of their keys. `skipped` and `refused` map keys that
+    another manager holds with another value to that manager: a policy says to leave them (`skip`), or that the node fails (`fail`).
+    `released` are undeclared keys of ours that others hold too: the next Apply gives them up, and nothing is seen of it.
     """
 
-    apply: Mapping[str, str]
-    set: Mapping[str, str]
-    remove: tuple[str, ...]
-    patch: tuple[str, ...] = ()
+    set: Mapping[str, str] = field(default_factory=dict)
+    remove: Sequence[str] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    released: Sequence[str] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def visible(self) -> bool:
-        """Whether any label of the node changes."""
-        return bool(self.set or self.remove)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The node fails: others hold these keys with other values, and a policy says `onConflict: fail`. Key to manager."""
-
-    keys: Mapping[str, str]
-
-    def __str__(self) -> str:
-        return "; ".join(f"{key} is held by {manager}" for key, manager in sorted(self.keys.items()))
+    def write(self) -> bool:
+        """Whether the node needs a write: something changes, or ownership is to be given up."""
+        return bool(self.set or self.remove or self.released) and not self.refused
 
 
 UNKNOWN_MANAGER = "another manager"
 """Who holds a key of a listing without managedFields: somebody, as far as one can know."""
 
 
-def diff(declared: Declared, live: Node, keep_domains: Sequence[str] = KEEP_DOMAINS) -> Unchanged | Changes | Held:
+def diff(declared: Declared, live: Node, keep_domains: Iterable[str] = KEEP_DOMAINS) -> Difference:
     """Compare a node with what is declared for it (DESIGN §5.4, §5.5). `keep_domains`: what `prune: all` spares besides Kubernetes' own."""
     wrong = {key: value for key, value in declared.labels.items() if live.labels.get(key) != value}
-    held = {key: (manager, policy) for key, policy in declared.on_conflict.items() if key in wrong and (manager := _holder(key, live))}
-    if failed := {key: manager for key, (manager, policy) in held.items() if policy == "fail"}:
-        return Held(failed)
-    skipped = {key: manager for key, (manager, _) in held.items()}
-    apply = {key: value for key, value in declared.labels.items() if key not in skipped} if skipped else declared.labels
+    holders = {key: holder for key in declared.on_conflict if key in wrong and (holder := _holder(key, live))}
+    skipped = {key: holder for key, holder in holders.items() if declared.on_conflict[key] == "skip"}
+    refused = {key: holder for key, holder in holders.items() if declared.on_conflict[key] == "fail"}
 
-    given_up = sorted(key for key in live.applied.get(OWNER, ()) if key not in apply)
-    gone = [key for key in given_up if key in live.labels and set(live.owners.get(key, ())) <= {OWNER}]
-    reasons = dict.fromkeys(gone, "no longer declared")
+    ours = [key for key in live.applied.get(OWNER, ()) if key not in declared.labels or key in skipped]
+    reasons = {key: "no longer declared" for key in ours if key in live.labels and set(live.owners.get(key, ())) <= {OWNER}}
+    released = sorted(key for key in ours if key not in reasons)
     if declared.prune == "all":
-        for key in undeclared(declared.labels, live, keep_domains):
-            reasons.setdefault(key, "not declared, and `prune: all` keeps only what is")
-    removed = tuple(sorted(reasons))
+        undeclared = prunable(live.labels, declared.labels, keep_domains, live.owners)
+        reasons |= {key: "not declared, and a policy says prune: all" for key in undeclared if key not in reasons}
+    removed = sorted(reasons)
     changed = {key: value for key, value in wrong.items() if key not in skipped}
-    if not changed and not removed and not given_up:
-        return Unchanged(skipped)
-    taken = frozenset(gone)
-    reasons |= {key: f"declared by {declared.sources.get(key, 'the request')}" for key in changed}
-    return Changes(apply, changed, removed, tuple(key for key in removed if key not in taken), skipped, reasons)
+    reasons |= {key: f"declared by {declared.sources[key]}" if key in declared.sources else "declared" for key in changed}
+    return Difference(changed, removed, skipped, refused, [key for key in released if key not in removed], reasons)
+
+
+def prunable(
+    labels: Mapping[str, str], declared: Container[str], keep_domains: Iterable[str], owners: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """The keys that `prune: all` takes from a node, sorted: what is not declared, except protected keys, keys of Kubernetes' and the
+    kept domains, and (where `owners` tells) secondary keys that we keep equal to their primaries.
+    """
+    domains = (*KUBERNETES_DOMAINS, *keep_domains)
+    return sorted(
+        key
+        for key in labels
+        if key not in declared and key not in PROTECTED and ALIAS_OWNER not in (owners or {}).get(key, ()) and not in_domains(key, domains)
+    )
 
 
 def _holder(key: str, live: Node) -> str:
@@ -367,13 +380,3 @@ def _holder(key: str, live: Node) -> str:
     if not live.owners:
         return UNKNOWN_MANAGER
     return next((owner for owner in live.owners.get(key, ()) if owner not in (OWNER, ALIAS_OWNER)), "")
-
-
-def undeclared(declared: Mapping[str, str], live: Node, keep_domains: Sequence[str]) -> list[str]:
-    """What `prune: all` takes away: every key that is not declared, except protected ones, Kubernetes', those kept, and our aliases."""
-    spared = (*KUBERNETES_DOMAINS, *keep_domains)
-    return [
-        key
-        for key in live.labels
-        if key not in declared and key not in PROTECTED and not in_domains(key, spared) and ALIAS_OWNER not in live.owners.get(key, ())
-    ]

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 
 from shared.domain.aliases import AliasPair, aliases_for
 from shared.domain.design import DesignNode
-from shared.domain.labels import Changes as LabelChange
-from shared.domain.labels import Declared, Held, PolicyConflict, Unchanged, declare, diff
+from shared.domain.labels import Declared, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import ALIAS_OWNER, Node
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind
-from shared.domain.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,43 +29,41 @@ class Write:
 
 
 def plan_node(
-    name: str, design: DesignNode | None, live: Node | None, rules: Rules, cluster: str, pairs: Iterable[AliasPair]
+    name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str, pairs: Iterable[AliasPair]
 ) -> Settled | Write:
     """Decide one node. `live` is None for a node that the cluster does not have."""
-    declared = declare(name, design, live, rules.policies, cluster)
+    declared = declare(name, design, live, policies, cluster)
     if isinstance(declared, PolicyConflict):
-        return _settled(name, "failed", "PolicyConflict", str(declared))
+        return _settled(name, "failed", "PolicyConflict", declared.message)
     if live is None:
         where = f"the documents name {name}, cluster {cluster} has no such node" if design else f"cluster {cluster} has no node {name}"
         return _settled(name, "missing", "NodeNotFound", where)
-    change = diff(declared, live, rules.keep_domains)
-    if isinstance(change, Held):
-        return _settled(name, "failed", "Conflict", f"{held(change.keys)}; its policy says onConflict: fail")
-    left = change.skipped
-    ours = LabelChange(declared.labels, {}, ()) if isinstance(change, Unchanged) else change
+    change = diff(declared, live, policies.keep_domains)
+    if change.refused:
+        return _settled(name, "failed", "Conflict", f"{held(change.refused)}; its policy says onConflict: fail")
     aliases = aliases_for(
         live.labels,
-        {key: value for key, value in declared.labels.items() if key not in left},
+        {key: value for key, value in declared.labels.items() if key not in change.skipped},
         pairs,
-        dropped=ours.remove,
+        dropped=change.remove,
         held=live.applied.get(ALIAS_OWNER, frozenset()),
         owners=live.owners,
     )
-    if isinstance(change, Unchanged) and not aliases.write:
-        return (
-            _settled(name, "skipped", "Conflict", f"{held(left)}; left alone (onConflict: skip)") if left else _settled(name, "unchanged")
-        )
-    removed = [key for key in ours.remove if key not in aliases.hold]
-    changes = Changes(set=dict(sorted({**ours.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
-    task = task_of(name, live.uid, declared, rules).model_copy(
+    if not change.write and not aliases.write:
+        if not change.skipped:
+            return _settled(name, "unchanged")
+        return _settled(name, "skipped", "Conflict", f"{held(change.skipped)}; left alone (onConflict: skip)")
+    removed = [key for key in change.remove if key not in aliases.hold]
+    changes = Changes(set=dict(sorted({**change.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
+    task = task_of(name, live.uid, declared, policies).model_copy(
         update={"changes": changes, "aliases": dict(aliases.hold) if aliases.write else None}
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
-    why = follows | dict(ours.reasons)
+    why = follows | dict(change.reasons)
     return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)})
 
 
-def task_of(name: str, uid: str, declared: Declared, rules: Rules) -> NodeTask:
+def task_of(name: str, uid: str, declared: Declared, policies: Policies) -> NodeTask:
     """The whole declared set of a node, as it travels."""
     return NodeTask(
         name=name,
@@ -75,7 +71,7 @@ def task_of(name: str, uid: str, declared: Declared, rules: Rules) -> NodeTask:
         labels=dict(declared.labels),
         prune=declared.prune,
         on_conflict=dict(declared.on_conflict),
-        keep=list(rules.keep_domains) if declared.prune == "all" else [],
+        keep=list(policies.keep_domains) if declared.prune == "all" else [],
     )
 
 

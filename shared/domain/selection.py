@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -34,19 +35,15 @@ class NodeFilter(BaseModel):
         return {"filter_set_type": "intersection"} if value == {} else value
 
 
-class Candidate(Protocol):
+@dataclass(frozen=True, slots=True)
+class Candidate:
     """A node as a filter sees it: its effective declared labels, its tags, its rack and the Rack document's labels."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def tags(self) -> Sequence[str]: ...
-    @property
-    def rack(self) -> str: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-    @property
-    def rack_labels(self) -> Mapping[str, str]: ...
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+    rack: str = ""
+    rack_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 Test = Callable[[Candidate], bool]

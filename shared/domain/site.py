@@ -1,0 +1,313 @@
+"""A site: all its documents, resolved as one whole or refused with every problem in one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import combinations
+from typing import Any, NamedTuple, TypeVar
+
+from shared.domain import airship
+from shared.domain.aliases import AliasPair, check_pairs, pairs_declared
+from shared.domain.design import DesignNode as DesignNode
+from shared.domain.documents import (
+    API_VERSION,
+    KINDS,
+    Cluster,
+    GeneratedLabels,
+    HullmarkDocument,
+    LabelAliases,
+    LabelRules,
+    NodeLabelPolicy,
+    NodeMatch,
+    PodLabelPolicy,
+    did_you_mean,
+    parsed,
+)
+from shared.domain.labels import PROTECTED, Clash, Declared, Policies, clashes_of, declare, key_error, selects, value_error
+from shared.domain.reading import Document, DocumentsRefused, Path, Problem, Source, read
+
+T = TypeVar("T", bound=HullmarkDocument)
+
+GARDENER = "core.gardener.cloud/v1beta1"
+GARDENER_KINDS = ("CloudProfile", "NamespacedCloudProfile", "Shoot")
+API_VERSIONS: Mapping[str, str] = dict.fromkeys(KINDS, API_VERSION) | dict.fromkeys(GARDENER_KINDS, GARDENER)
+"""Every kind that a site may hold beside documents with a `schema`."""
+
+
+class Context(NamedTuple):
+    """What a check may look at beside the documents: the documents before the change, and the time."""
+
+    previous: Sequence[Document] = ()
+    now: datetime | None = None
+
+
+Check = Callable[[Sequence[Document], Context], Iterable[Problem]]
+
+
+def check_aliases(documents: Sequence[Document], _: Context) -> Iterator[Problem]:
+    """All declared pairs together: a cycle may run through two documents."""
+    places = [(document, number) for document in documents for number in range(len(document.data["spec"]["pairs"]))]
+    for found in check_pairs([pair for document in documents for pair in pairs_declared(document.data["spec"])]):
+        document, number = places[found.index]
+        path: Path = ("spec", "pairs", number, *([found.field] if found.field else []))
+        yield document.problem(path, found.type, found.message)
+
+
+CHECKS: Mapping[str, tuple[Check, ...]] = {"LabelAliases": (check_aliases,)}
+"""Rules of a kind beyond its shape, by kind: each sees all documents of the kind whose shape is right."""
+
+
+@dataclass(slots=True)
+class Site:
+    """The resolved whole."""
+
+    nodes: dict[str, DesignNode] = field(default_factory=dict)
+    """Every node that the site names: the design's, and those that policies list by name."""
+    policies: Policies = field(default_factory=Policies)
+    gardener: dict[str, list[Document]] = field(default_factory=dict)
+    """CloudProfile, NamespacedCloudProfile and Shoot documents, by kind."""
+    warnings: list[Problem] = field(default_factory=list)
+    document_count: int = 0
+
+    def effective(self, cluster: str = "default") -> dict[str, dict[str, Mapping[str, str]]]:
+        """What the documents alone say of each node: its labels and their sources. Policies see no live labels here."""
+        found = {}
+        for name in sorted(self.nodes):
+            declared = declare(name, self.nodes[name], None, self.policies, cluster)
+            if isinstance(declared, Declared):
+                found[name] = {"labels": declared.labels, "sources": declared.sources}
+        return found
+
+
+def load(sources: Iterable[Source], *, previous: Iterable[Source] = (), now: datetime | None = None) -> Site:
+    """Read and resolve a site. Raises DocumentsRefused with every problem."""
+    site, problems = _resolve(sources, previous, now)
+    if problems:
+        raise DocumentsRefused(problems)
+    return site
+
+
+def check(
+    sources: Iterable[Source], *, previous: Iterable[Source] = (), now: datetime | None = None
+) -> tuple[list[Problem], list[Problem]]:
+    """Every problem and every warning of a site's documents, in the order of files and lines."""
+    site, problems = _resolve(sources, previous, now)
+    return problems, site.warnings
+
+
+def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetime | None) -> tuple[Site, list[Problem]]:
+    sources = list(sources)
+    documents, problems = read(sources)
+    site = Site(document_count=len(documents))
+    by_kind: dict[str, list[Document]] = {}
+    schemas: list[Document] = []
+    for document in documents:
+        if "kind" not in document.data:
+            schemas.append(document)
+            site.warnings += _misspelt_schema(document)
+        elif (refused := _foreign(document)) is not None:
+            problems.append(refused)
+        else:
+            by_kind.setdefault(document.kind, []).append(document)
+    shaped = _Shaped(problems)
+    for kind in KINDS:
+        shaped.add(by_kind.get(kind, ()))
+    site.gardener = {kind: by_kind[kind] for kind in GARDENER_KINDS if kind in by_kind}
+    context = Context(read(previous)[0], now)
+    for kind, checks in CHECKS.items():
+        sound = shaped.sound.get(kind, []) if kind in KINDS else by_kind.get(kind, [])
+        for each in checks if sound else ():
+            problems += each(sound, context)
+
+    allowed = frozenset(key for rules in shaped.models(LabelRules) for key in rules.spec.allow_protected)
+    problems += shaped.check_labels(allowed)
+    generated = [airship.Generated(each.spec.from_, each.spec.key, each.title) for each in shaped.models(GeneratedLabels)]
+    design = airship.resolve(schemas, generated, allowed)
+    problems += design.problems
+    site.warnings += design.warnings
+    site.policies = shaped.policies()
+    site.nodes = design.nodes | {name: DesignNode(name) for name in site.policies.named_nodes() if name not in design.nodes}
+    problems += shaped.check_conflicts(site)
+    problems += shaped.check_secondaries(site.policies.alias_pairs if shaped.models(LabelAliases) else ())
+    site.warnings += shaped.unknown_clusters()
+    order = {source.file: number for number, source in enumerate(sources)}
+    for found in (problems, site.warnings):
+        found.sort(key=lambda problem: (order.get(problem.file, -1), problem.line))
+    return site, problems
+
+
+def _foreign(document: Document) -> Problem | None:
+    """Why a document with a `kind` is none of ours, or None."""
+    version = document.data.get("apiVersion")
+    wanted = API_VERSIONS.get(document.kind)
+    if wanted is None:
+        message = f"unknown kind {document.kind}{did_you_mean(document.kind, API_VERSIONS) or ': known are ' + ', '.join(API_VERSIONS)}"
+        if document.kind == "Node":
+            message = "a Node is no document of a site: give node lists with --nodes"
+        return document.problem(("kind",), "NotSupported", message)
+    if version != wanted:
+        message = f"{document.kind} is of apiVersion {wanted}, not {version}" if version else f"`apiVersion: {wanted}` is required"
+        return document.problem(("apiVersion",), "NotSupported" if version else "Required", message)
+    if document.kind in GARDENER_KINDS and not document.name:
+        return document.problem(("metadata", "name"), "Required", "a document needs `metadata.name`, as text")
+    return None
+
+
+def _misspelt_schema(document: Document) -> Iterator[Problem]:
+    if document.kind.startswith("drydock/") and document.kind not in (*airship.RESOLVED, *airship.OTHERS):
+        hint = did_you_mean(document.kind, (*airship.RESOLVED, *airship.OTHERS))
+        yield document.problem(("schema",), "Unknown", f"unknown schema {document.kind} is left alone{hint}")
+
+
+class _Shaped:
+    """Hullmark's own documents whose shape is right, with their models."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        self.sound: dict[str, list[Document]] = {}
+        self.read: list[tuple[Document, HullmarkDocument]] = []
+
+    def add(self, documents: Iterable[Document]) -> None:
+        """Take the documents of one kind; duplicates of a name, a second LabelRules and wrong shapes are told."""
+        names: dict[str, Document] = {}
+        for document in documents:
+            model = parsed(document)
+            if isinstance(model, list):
+                self.problems += model
+            else:
+                self.sound.setdefault(document.kind, []).append(document)
+                self.read.append((document, model))
+            first = names.setdefault("" if document.kind == "LabelRules" else document.name, document)
+            if first is not document and (document.name or document.kind == "LabelRules"):
+                rule = "a site has one LabelRules" if document.kind == "LabelRules" else f"{document.title} is there twice"
+                message = f"{rule}: the other is at {first.file}:{first.line}"
+                self.problems.append(document.problem(("metadata", "name"), "Duplicate", message))
+
+    def models(self, kind: type[T]) -> list[T]:
+        """The models of a kind, in the order of the documents."""
+        return [model for _, model in self.read if isinstance(model, kind)]
+
+    def policies(self) -> Policies:
+        """Everything but the nodes."""
+        rules = self.models(LabelRules)
+        pairs: list[AliasPair] | None = None
+        if "LabelAliases" in self.sound:
+            pairs = [pair for document in self.sound["LabelAliases"] for pair in pairs_declared(document.data["spec"])]
+        return Policies(
+            self.models(NodeLabelPolicy),
+            clusters={model.name: _spec(document) for document, model in self.read if isinstance(model, Cluster)},
+            alias_pairs=pairs,
+            pod_policies=[_spec(document) for document, model in self.read if isinstance(model, PodLabelPolicy)],
+            keep_domains=rules[0].spec.keep_domains if rules else None,
+        )
+
+    def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:
+        """Kubernetes' rules for keys and values, and protected keys (DESIGN §5.3)."""
+        asked: dict[str, Document] = {}
+        for document, model in self.read:
+            if isinstance(model, NodeLabelPolicy):
+                for key, value in model.spec.labels.items():
+                    yield from _label_problems(document, key, value, model.spec.allow_protected or key in allowed)
+                for name in ("nodes", "exclude"):
+                    yield from _selector_problems(document, name, getattr(model.spec, name))
+            elif isinstance(model, GeneratedLabels):
+                yield from airship.check_generated_key(document, ("spec", "key"), model.spec.key, allowed)
+                first = asked.setdefault(model.spec.key, document)
+                if first is not document:
+                    yield document.problem(("spec", "key"), "Duplicate", f"{first.title} generates {model.spec.key} already")
+            elif isinstance(model, LabelRules):
+                for number, key in enumerate(model.spec.allow_protected):
+                    if key not in PROTECTED:
+                        hint = did_you_mean(key, PROTECTED)
+                        yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
+
+    def check_secondaries(self, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
+        """Policies that declare the secondary key of a pair that holds for every cluster version (for the others: `secondaries`)."""
+        always = [pair for pair in pairs if not pair.from_ and not pair.before]
+        yield from secondaries([(document, model) for document, model in self.read if isinstance(model, NodeLabelPolicy)], always)
+
+    def check_conflicts(self, site: Site) -> Iterator[Problem]:
+        """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        clashes: dict[tuple[str, str, str], Clash] = {}
+        quarrelling = _quarrelling(site.policies.all)
+        if not quarrelling:
+            return
+        among = Policies([policy for policy in site.policies.all if policy.name in quarrelling])
+        anywhere = DesignNode("any node")
+        everywhere = [policy for policy in among.all if not policy.spec.nodes.restricts and policy.spec.exclude is None]
+        for clash in _clashes(everywhere):
+            clashes[clash.key, clash.first, clash.second] = clash
+            found[clash.key, clash.first, clash.second] = [anywhere.name]
+        for name, node in site.nodes.items():
+            chosen = [policy for policy in among.candidates(name, node) if selects(policy, name, node, node.labels, open_=True)]
+            for clash in _clashes(chosen):
+                clashes[clash.key, clash.first, clash.second] = clash
+                found.setdefault((clash.key, clash.first, clash.second), []).append(name)
+        documents = {model.title: document for document, model in self.read}
+        for place, names in found.items():
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            clash = clashes[place]
+            yield documents[clash.second].problem(("spec", "labels", clash.key), "Invalid", f"on {shown}: {clash}")
+
+    def unknown_clusters(self) -> Iterator[Problem]:
+        """A site that describes its clusters and names another one in a policy: probably a slip."""
+        known = {model.name for model in self.models(Cluster)}
+        for document, model in self.read if known else ():
+            for number, name in enumerate(model.spec.clusters or ()) if isinstance(model, NodeLabelPolicy) else ():
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    yield document.problem(("spec", "clusters", number), "NotFound", f"no Cluster document is named {name}{hint}")
+
+
+def secondaries(policies: Iterable[tuple[Document, NodeLabelPolicy]], pairs: Iterable[AliasPair]) -> Iterator[Problem]:
+    """Labels of policies that are the secondary key of one of these pairs: it follows its primary (DESIGN §3)."""
+    primary = {pair.secondary: pair.primary for pair in pairs}
+    for document, policy in policies:
+        for key in policy.spec.labels:
+            if key in primary:
+                message = f"{key} follows {primary[key]} (LabelAliases): declare {primary[key]} instead"
+                yield document.problem(("spec", "labels", key), "Forbidden", message)
+
+
+def _spec(document: Document) -> dict[str, Any]:
+    return dict(document.data.get("spec") or {})
+
+
+def _label_problems(document: Document, key: str, value: str, allowed: bool) -> Iterator[Problem]:
+    path: Path = ("spec", "labels", key)
+    for reason in (key_error(key), value_error(value)):
+        if reason is not None:
+            yield document.problem(path, "Invalid", reason)
+    if key in PROTECTED and not allowed:
+        message = f"{key} is protected: the kubelet and the cloud set it (`allowProtected: true` here, or LabelRules, can allow it)"
+        yield document.problem(path, "Forbidden", message)
+
+
+def _selector_problems(document: Document, name: str, match: NodeMatch | None) -> Iterator[Problem]:
+    if match is None:
+        return
+    for key, value in (match.match_labels or {}).items():
+        if reason := key_error(key) or value_error(value):
+            yield document.problem(("spec", name, "matchLabels", key), "Invalid", reason)
+    for number, expression in enumerate(match.match_expressions or ()):
+        if reason := key_error(expression.key):
+            yield document.problem(("spec", name, "matchExpressions", number, "key"), "Invalid", reason)
+
+
+def _quarrelling(policies: Iterable[NodeLabelPolicy]) -> set[str]:
+    """The names of policies that share a key and a priority with another that wants another value."""
+    wanted: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for policy in policies:
+        for key, value in policy.spec.labels.items():
+            wanted.setdefault((key, policy.spec.priority), {}).setdefault(value, []).append(policy.name)
+    return {name for values in wanted.values() if len(values) > 1 for names in values.values() for name in names}
+
+
+def _clashes(policies: Sequence[NodeLabelPolicy]) -> Iterator[Clash]:
+    """The clashes of every two policies that some cluster has in common."""
+    for one, other in combinations(policies, 2):
+        if one.spec.clusters is None or other.spec.clusters is None or set(one.spec.clusters) & set(other.spec.clusters):
+            yield from clashes_of((one, other))
