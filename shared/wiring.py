@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shared.actions import Actions
-from shared.ports import Bus, Cluster, ObjectStore, Refused
+from shared.ports import Bus, Cluster, Node, ObjectStore, Refused
 from shared.revisions import Revision, Revisions
 
 
@@ -174,4 +174,31 @@ def clock_from(settings: Settings) -> Callable[[], datetime]:
 
 
 def _open_cluster(access: dict[str, Any], name: str, store: ObjectStore, settings: Settings) -> Cluster:
-    raise NotImplementedError((access, name, store, settings))
+    """The adapter for one way of reaching a cluster. Raises Refused."""
+    kind, how = next(iter(access.items()))
+    if kind == "simulated":
+        from shared.adapters.simulated import Simulated
+
+        return Simulated(store, name, lambda: _seed(how["nodes"]))
+    from shared.adapters import kubeconfig
+    from shared.adapters.kubernetes import Kubernetes
+
+    logins: dict[str, Callable[[], Any]] = {
+        "kubeconfig": lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", "")),
+        "inCluster": kubeconfig.in_cluster,
+    }
+    if kind not in logins:
+        raise Refused("ClusterUnknown", f"cluster {name}: access by {kind} is not supported")
+    return Kubernetes(logins[kind], in_flight=settings.in_flight, writes_per_second=settings.writes_per_second)
+
+
+def _seed(file: str) -> list[Node]:
+    """The nodes of a simulated cluster, from what `kubectl get nodes -o json` wrote."""
+    from pathlib import Path
+
+    from shared.domain.reading import Source, read_nodes
+
+    try:
+        return read_nodes(Source(file, Path(file).expanduser().read_bytes()))
+    except OSError as error:
+        raise Refused("ClusterUnknown", f"simulated cluster: {file}: {error.strerror}") from error

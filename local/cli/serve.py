@@ -1,1 +1,0 @@
-"""`hullmark serve`: the whole cloud in one process."""
