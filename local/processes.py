@@ -98,7 +98,6 @@ class FunctionProcess:
         self._process = process = subprocess.Popen(
             command,
             env=environment,
-            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
