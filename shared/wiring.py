@@ -39,6 +39,8 @@ class Settings(BaseModel):
     """Google Cloud project of the topics; needed by `pubsub`."""
     topic_prefix: str = ""
     """Put before every topic name, so that two deployments can share a project."""
+    publisher: Literal["rest", "grpc"] = "rest"
+    """How `pubsub` publishes: `rest` starts faster, `grpc` is google-cloud-pubsub, for a process that lives long."""
     now: str = ""
     """RFC 3339. Stops the clock, for tests only."""
     action_seconds: float = 3600
@@ -140,9 +142,9 @@ def _from_environment() -> Ports:
         raise SettingsError(
             "HULLMARK_BUS is `embedded`, but nothing plays the cloud in this process: use `hullmark`, or set it to `pubsub`"
         )
-    from shared.adapters.pubsub import PubSub
+    from shared.adapters.pubsub import open_bus
 
-    return build(settings, PubSub(settings.project, settings.topic_prefix))
+    return build(settings, open_bus(settings.project, settings.topic_prefix, settings.publisher))
 
 
 def build(settings: Settings, bus: Bus) -> Ports:
