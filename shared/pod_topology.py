@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from shared.domain.pods import Additions, Copying, Own, PodLabelPolicy, Review, copying, decide, needs_own
+from shared.domain.pods import Additions, Copying, Own, Placement, PodLabelPolicy, copying, decide, needs_own
 from shared.node_cache import NodeCache
 from shared.ports import Cluster, ClusterError, Pods, StoreError
 from shared.reads import Clock, Late, Reads, Refreshed
+
+if TYPE_CHECKING:
+    from shared.wiring import Ports
 
 POLICIES_AGE = 10.0
 """Seconds after which a newly committed revision is looked for."""
@@ -56,11 +59,8 @@ class PodTopology:
         self._lock = threading.Lock()
         self._nodes: dict[str, tuple[NodeCache, Reads]] = {}
 
-    def additions(self, review: Review, cluster: str, seconds: float) -> Additions:
-        """What this review's pod gets, after `seconds` at most; what stayed unknown is named in the warnings."""
-        place = review.placement
-        if place is None:
-            return Additions()
+    def additions(self, place: Placement, cluster: str, seconds: float) -> Additions:
+        """What this pod gets, after `seconds` at most; what stayed unknown is named in the warnings."""
         until = self._clock() + seconds
         try:
             declared = self._declared.get(seconds)
@@ -80,7 +80,7 @@ class PodTopology:
                 own = _own(declared.open_cluster(cluster), place.namespace, place.pod, reads, until - self._clock())
             except (Late, ClusterError, TimeoutError) as error:
                 warnings.append(f"hullmark: extra keys are not copied, pod {place.pod} can't be read: {error}")
-        found = decide(review, declared.policies, labels, own)
+        found = decide(place, declared.policies, labels, own)
         return Additions(found.labels, found.annotations, (*found.warnings, *warnings))
 
     def ready(self, cluster: str) -> bool:
@@ -119,3 +119,16 @@ def _own(cluster: Cluster, namespace: str, pod: str, reads: Reads, seconds: floa
         raise Late("this cluster shows no pods")
     found = reads.get(f"pod {namespace}/{pod}", lambda: cluster.pod(namespace, pod), seconds)
     return Own(found.labels, found.annotations) if found else None
+
+
+def declared_by(ports: Ports) -> Declared:
+    """The policies of the newest revision; none before the first one."""
+    newest = ports.revisions.newest()
+    revision = ports.revisions.get(newest) if newest else None
+    specs = revision.policies.pod_policies if revision else []
+    policies = tuple(PodLabelPolicy.model_validate(spec) for spec in specs)
+
+    def open_cluster(name: str) -> Cluster:
+        return ports.cluster(ports.default_cluster(revision) if name == "default" else name, revision)
+
+    return Declared.of(newest, policies, open_cluster)

@@ -362,11 +362,8 @@ def answer(uid: str, operations: list[dict[str, Any]], warnings: Iterable[str] =
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
-def decide(review: Review, policies: Iterable[PodLabelPolicy], node: Mapping[str, str] | None, own: Own | None = None) -> Additions:
-    """What this review's pod gets from its node. `node` None: there is no such node. `own`: the bound pod, where it was read."""
-    place = review.placement
-    if place is None:
-        return Additions()
+def decide(place: Placement, policies: Iterable[PodLabelPolicy], node: Mapping[str, str] | None, own: Own | None = None) -> Additions:
+    """What this pod gets from its node. `node` None: there is no such node. `own`: the bound pod, where it was read."""
     keys = copying(policies, place.namespace)
     if not keys:
         return Additions()
