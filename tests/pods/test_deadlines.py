@@ -314,20 +314,20 @@ def test_failures_are_warnings_and_come_at_once(error: Exception) -> None:
 
 def test_extra_on_a_binding_asks_the_pod_and_only_then() -> None:
     fleet = a_fleet()
-    fleet.node_labels["n0"]["team"] = "node's"
-    fleet.pod_labels["shop", "web-0"] = {"team": "pod's"}
+    fleet.node_labels["n0"]["team"] = "nodes"
+    fleet.pod_labels["shop", "web-0"] = {"team": "pods"}
     topology = a_topology(fleet, {"topology": [ZONE], "extra": ["team"]})
     settle(lambda: topology.ready("default"))
     assert timed(topology)[0] == Additions({ZONE: "z0"})
     assert timed(topology, node="n1")[0] == Additions({ZONE: "z1"})
     assert [what for what in fleet.reads if what != "nodes"] == ["pod web-0"]
     fleet.pod_labels["shop", "web-0"] = {}
-    assert timed(topology)[0] == Additions({ZONE: "z0", "team": "node's"})
+    assert timed(topology)[0] == Additions({ZONE: "z0", "team": "nodes"})
 
 
 def test_a_pod_that_hangs_costs_extra_keys_only() -> None:
     fleet = a_fleet()
-    fleet.node_labels["n0"]["team"] = "node's"
+    fleet.node_labels["n0"]["team"] = "nodes"
     topology = a_topology(fleet, {"extra": ["team"]})
     settle(lambda: topology.ready("default"))
     with Hang("pod") as hang:
