@@ -111,7 +111,7 @@ def test_a_value_is_served_while_it_is_read_again_and_failures_are_not_repeated_
     settle(lambda: value.get(1) == "two")
     clock.now += 10
     assert value.get(1) == "two"
-    settle(lambda: value.trouble == "gone")
+    settle(lambda: value.get(1) == "two" and value.trouble == "gone")
     assert value.get(1) == "two"
 
 
