@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared.domain.pods import Additions, Copying, Own, Placement, PodLabelPolicy, copying, decide, needs_own
+from shared.domain.documents import PodLabelPolicySpec
+from shared.domain.pods import Additions, Copying, Own, Placement, copying, decide, needs_own
 from shared.node_cache import NodeCache
 from shared.ports import Cluster, ClusterError, Pods, StoreError
 from shared.reads import Clock, Late, Reads, Refreshed
@@ -31,13 +32,13 @@ class Declared(NamedTuple):
     """The policies of one revision, and the keys that any of them wants."""
 
     revision: int
-    policies: tuple[PodLabelPolicy, ...]
+    policies: tuple[PodLabelPolicySpec, ...]
     keys: Copying
     open_cluster: Callable[[str], Cluster]
     """A cluster by its name, `default` included. Raises ClusterError."""
 
     @classmethod
-    def of(cls, revision: int, policies: tuple[PodLabelPolicy, ...], open_cluster: Callable[[str], Cluster]) -> Declared:
+    def of(cls, revision: int, policies: tuple[PodLabelPolicySpec, ...], open_cluster: Callable[[str], Cluster]) -> Declared:
         """With the keys that the policies add up to."""
         return cls(revision, policies, copying(policies, None), open_cluster)
 
@@ -125,8 +126,7 @@ def declared_by(ports: Ports) -> Declared:
     """The policies of the newest revision; none before the first one."""
     newest = ports.revisions.newest()
     revision = ports.revisions.get(newest) if newest else None
-    specs = revision.policies.pod_policies if revision else []
-    policies = tuple(PodLabelPolicy.model_validate(spec) for spec in specs)
+    policies = tuple(policy.spec for policy in revision.rules.pod_policies) if revision else ()
 
     def open_cluster(name: str) -> Cluster:
         return ports.cluster(ports.default_cluster(revision) if name == "default" else name, revision)

@@ -10,15 +10,13 @@ import base64
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import PydanticCustomError
 
+from shared.domain.documents import Namespaces, PodLabelPolicySpec
+from shared.domain.labels import key_error, value_error
 from shared.domain.reading import Path
-
-DEFAULT_TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname")
 
 SELECTED_ON: Mapping[str, str] = {
     "app": "Services and Deployments commonly select on it",
@@ -36,22 +34,7 @@ SELECTED_ON: Mapping[str, str] = {
 }
 """Keys (`prefix/*`: every key under the prefix) that no node label may take over on a pod, and who would be misled."""
 
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-def _valid_value(value: str) -> bool:
-    return len(value) <= 63 and (not value or _NAME.fullmatch(value) is not None)
-
-
-def _valid_prefix(prefix: str) -> bool:
-    return len(prefix) <= 253 and _PREFIX.fullmatch(prefix) is not None
-
-
-def _valid_key(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    return len(name) <= 63 and _NAME.fullmatch(name) is not None and (not slash or _valid_prefix(prefix))
 
 
 def selected_on(key: str) -> str | None:
@@ -59,79 +42,39 @@ def selected_on(key: str) -> str | None:
     return SELECTED_ON.get(key) or SELECTED_ON.get(f"{key.rpartition('/')[0]}/*")
 
 
-def _exact_key(key: str) -> str:
-    if "*" in key:
-        raise PydanticCustomError("Invalid", "{key} is no exact key; patterns (`prefix/*`) belong under `extra`", {"key": repr(key)})
-    if not _valid_key(key):
-        raise PydanticCustomError("Invalid", "{key} is not a label key", {"key": repr(key)})
-    return _harmless(key)
-
-
-def _key_or_prefix(key: str) -> str:
-    if key.endswith("/*") and _valid_prefix(key[:-2]):
-        return _harmless(key)
-    if "*" in key:
-        raise PydanticCustomError("Invalid", "{key} is neither a label key nor a whole prefix such as `example.com/*`", {"key": repr(key)})
-    return _exact_key(key)
-
-
-def _harmless(key: str) -> str:
-    if why := selected_on(key):
-        text = "{key} on a node would take over the pods' {key}: {why}. Use a key of your own domain"
-        raise PydanticCustomError("Forbidden", text, {"key": f"`{key}`", "why": why})
-    return key
-
-
-def _namespace(name: str) -> str:
-    if not _NAMESPACE.fullmatch(name):
-        raise PydanticCustomError("Invalid", "{name} is not the name of a namespace (exact names only)", {"name": repr(name)})
-    return name
-
-
-class Namespaces(BaseModel):
-    """Exact namespace names. Nothing under `include`: all. `exclude` wins."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    include: list[Annotated[str, AfterValidator(_namespace)]] = []
-    exclude: list[Annotated[str, AfterValidator(_namespace)]] = []
-
-    def hold(self, namespace: str) -> bool:
-        """Whether a policy with these means pods of `namespace`."""
-        return namespace not in self.exclude and (not self.include or namespace in self.include)
-
-
-class PodLabelPolicy(BaseModel):
-    """The `spec` of one PodLabelPolicy (DESIGN §3). Several stand side by side; their keys add up."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    enabled: bool = True
-    topology: list[Annotated[str, AfterValidator(_exact_key)]] = list(DEFAULT_TOPOLOGY)
-    """Exact keys; the node's value replaces the pod's."""
-    extra: list[Annotated[str, AfterValidator(_key_or_prefix)]] = []
-    """Exact keys or `prefix/*`; a key that the pod has already stays as it is."""
-    namespaces: Namespaces = Namespaces()
-    as_annotations: bool = Field(default=False, alias="asAnnotations")
-    """Copy onto annotations instead, for servers that drop a Binding's labels (the default before 1.35)."""
-
-
 class Finding(NamedTuple):
-    """One thing wrong with a policy: where in the spec, the field error word (documents.Problem.type), and what to do."""
+    """One thing wrong with a policy: where in its spec, the field error word (reading.Problem.type), what is wrong and what to do."""
 
     path: Path
     type: str
     message: str
 
 
-_WORDS = {"extra_forbidden": "Unknown", "missing": "Required", "Forbidden": "Forbidden"}
+def check_pod_policy(spec: PodLabelPolicySpec) -> list[Finding]:
+    """What is wrong with a policy that has the right form: keys that are none, and keys that pods must keep. Empty: it may be committed."""
+    found = [
+        Finding((name, number), *wrong)
+        for name, keys, patterns in (("topology", spec.topology, False), ("extra", spec.extra, True))
+        for number, key in enumerate(keys)
+        if (wrong := _wrong_key(key, patterns))
+    ]
+    for name, namespaces in (("include", spec.namespaces.include), ("exclude", spec.namespaces.exclude)):
+        for number, namespace in enumerate(namespaces or ()):
+            if not _NAMESPACE.fullmatch(namespace):
+                text = f"`{namespace}` is not the name of a namespace; patterns are not taken, name each one"
+                found.append(Finding(("namespaces", name, number), "Invalid", text))
+    return found
 
 
-def check_pod_policy(spec: Any) -> list[Finding]:
-    """Everything wrong with a PodLabelPolicy's spec; dangerous keys included. Empty: it may be committed."""
-    try:
-        PodLabelPolicy.model_validate(spec)
-    except ValidationError as error:
-        return [Finding(tuple(e["loc"]), _WORDS.get(e["type"], "Invalid"), e["msg"]) for e in error.errors(include_url=False)]
-    return []
+def _wrong_key(key: str, patterns: bool) -> tuple[str, str] | None:
+    if "*" in key and not patterns:
+        return "Invalid", f"`{key}` is not an exact key; `prefix/*` belongs under `extra`, which does not replace what a pod has"
+    error = key_error(key.removesuffix("*") + "x" if key.endswith("/*") else key)
+    if error:
+        return "Invalid", f"`{key}`: {error}" + ("; or it is a whole prefix such as `example.com/*`" if "*" in key else "")
+    if why := selected_on(key):
+        return "Forbidden", f"a node's `{key}` would become its pods' own: {why}; use a key of your own domain"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +110,16 @@ class Copying:
         return key in self.labels or key in self.annotations
 
 
-def copying(policies: Iterable[PodLabelPolicy], namespace: str | None) -> Copying:
+def holds(namespaces: Namespaces, namespace: str) -> bool:
+    """Whether a policy with these means pods of `namespace`: exact names, none included means all, `exclude` wins."""
+    return namespace not in (namespaces.exclude or ()) and (not namespaces.include or namespace in namespaces.include)
+
+
+def copying(policies: Iterable[PodLabelPolicySpec], namespace: str | None) -> Copying:
     """The sum of the enabled policies that mean `namespace` (None: of all policies, what any namespace may need)."""
     sets: dict[tuple[bool, bool], set[str]] = {(a, b): set() for a in (False, True) for b in (False, True)}
     for policy in policies:
-        if policy.enabled and (namespace is None or policy.namespaces.hold(namespace)):
+        if policy.enabled and (namespace is None or holds(policy.namespaces, namespace)):
             sets[policy.as_annotations, True].update(policy.topology)
             sets[policy.as_annotations, False].update(policy.extra)
     labels, annotations = (Keys(frozenset(sets[kind, True]), frozenset(sets[kind, False])) for kind in (False, True))
@@ -328,7 +276,7 @@ def additions(keys: Copying, node: Mapping[str, str], *, shown: Own, own: Own | 
         for key, value in node.items():
             if key not in wanted or here.get(key) == value:
                 continue
-            if not (_valid_key(key) and _valid_value(value)):
+            if key_error(key) or value_error(value):
                 warnings.append(f"hullmark: node label {key[:80]!r} has an invalid key or value and is not copied")
             elif not selected_on(key) and (key in wanted.overwrite or (there is not None and key not in there and key not in here)):
                 added[key] = value
@@ -362,7 +310,7 @@ def answer(uid: str, operations: list[dict[str, Any]], warnings: Iterable[str] =
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
-def decide(place: Placement, policies: Iterable[PodLabelPolicy], node: Mapping[str, str] | None, own: Own | None = None) -> Additions:
+def decide(place: Placement, policies: Iterable[PodLabelPolicySpec], node: Mapping[str, str] | None, own: Own | None = None) -> Additions:
     """What this pod gets from its node. `node` None: there is no such node. `own`: the bound pod, where it was read."""
     keys = copying(policies, place.namespace)
     if not keys:

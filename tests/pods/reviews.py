@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import jsonpatch
 
-from shared.domain.pods import Placement, PodLabelPolicy, read_review
+from shared.domain.documents import PodLabelPolicySpec
+from shared.domain.pods import Placement, read_review
 from shared.ports import Cluster, Node, Pod
 
 ZONE, REGION, HOST = "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname"
@@ -62,8 +63,8 @@ def placed(obj: Any, **how: Any) -> Placement:
     return place
 
 
-def a_policy(**spec: Any) -> PodLabelPolicy:
-    return PodLabelPolicy.model_validate(spec)
+def a_policy(**spec: Any) -> PodLabelPolicySpec:
+    return PodLabelPolicySpec.model_validate(spec)
 
 
 def patched(review: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
