@@ -5,8 +5,9 @@ Adapters implement these; functions and the shared stores use them; the domain n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, runtime_checkable
 
 from shared.domain.nodes import ALIAS_OWNER as ALIAS_OWNER
 from shared.domain.nodes import OWNER as OWNER
@@ -95,6 +96,40 @@ class Cluster(Protocol):
         """`work` on every item, as many at a time as this cluster may have in flight; results in the items' order.
 
         What `work` raises is raised once the others have ended.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What is read of a pod: who it is, where it runs, its labels and annotations."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str = ""
+    """Empty where it is not bound, and where only metadata was asked for (`pod`)."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    resource_version: str = ""
+
+
+@runtime_checkable
+class Pods(Protocol):
+    """One cluster's pods; a Cluster may be this too. Every method may raise Refused or Unavailable."""
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """One pod, metadata only, or None when there is no such pod."""
+        ...
+
+    def pods(self) -> Iterator[Pod]:
+        """Every pod, page by page."""
+        ...
+
+    def add_to_pod(self, pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
+        """One merge patch that sets these, with the uid and the resourceVersion that `pod` was read with.
+
+        Raises Stale where the pod is gone, another, or changed since.
         """
         ...
 

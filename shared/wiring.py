@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,6 +18,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shared.actions import Actions
 from shared.ports import Bus, Cluster, Node, ObjectStore, Refused
 from shared.revisions import Revision, Revisions
+
+if TYPE_CHECKING:
+    from shared.pod_topology import PodTopology
 
 
 class SettingsError(Exception):
@@ -81,6 +84,13 @@ class Ports:
     def revisions(self) -> Revisions:
         """The committed documents."""
         return Revisions(self.store)
+
+    @functools.cached_property
+    def pod_topology(self) -> PodTopology:
+        """What pod_binding keeps between two requests."""
+        from shared.pod_topology import PodTopology, declared_by
+
+        return PodTopology(lambda: declared_by(self))
 
     def cluster(self, name: str, revision: Revision | None) -> Cluster:
         """The cluster that a message names: a Cluster document of the revision, or `default` from the settings.

@@ -1,0 +1,68 @@
+"""Put the declared labels of a node on the pods bound to it. Never denies, and answers before the API server stops waiting.
+
+in   HTTP   AdmissionReview (admission.k8s.io/v1); the path names the cluster, `/` the default one; GET asks for readiness
+out  HTTP   AdmissionReview with a JSON patch
+"""
+
+from __future__ import annotations
+
+import time
+
+import flask
+import functions_framework
+
+from shared import telemetry, wiring
+from shared.domain.pods import Additions, MalformedReview, Review, answer, patch, read_review
+from shared.pod_topology import PodTopology
+
+LONGEST = 1.5
+"""Seconds within which an answer is on its way: the manifest's timeout is 2 s."""
+SHARE = 0.75
+"""Part of the API server's own timeout (it sends `?timeout=2s`) that an answer may take; the rest is for the way."""
+
+
+@functions_framework.http
+def pod_binding(request: flask.Request) -> flask.typing.ResponseReturnValue:
+    """Entry point: decode, hand over, encode."""
+    started = time.monotonic()
+    topology, cluster = wiring.ports().pod_topology, request.path.strip("/") or "default"
+    if request.method == "GET":
+        ready = topology.ready(cluster)
+        return {"ready": ready}, 200 if ready else 503
+    if request.method != "POST":
+        return {"message": f"{request.method} is not answered here: POST an AdmissionReview"}, 405, {"Allow": "GET, POST"}
+    with telemetry.serving("pod_binding", "", request.headers) as line:
+        try:
+            review = read_review(request.get_data(cache=False))
+        except MalformedReview as error:
+            line.outcome("refused", "MalformedReview", text=str(error))
+            return {"message": str(error)}, 400
+        seconds = seconds_for(request.args.get("timeout", "")) - (time.monotonic() - started)
+        return handle(review, cluster, topology, seconds, line), 200, {"Content-Type": "application/json"}
+
+
+def handle(review: Review, cluster: str, topology: PodTopology, seconds: float, line: telemetry.Line) -> bytes:
+    """The AdmissionReview to send back, after `seconds` at most; whatever goes wrong, the pod binds."""
+    place = review.placement
+    if place is None:
+        line.outcome("passed")
+        return answer(review.uid, [])
+    try:
+        add = topology.additions(place, cluster, seconds)
+    except Exception as error:
+        add = Additions(warnings=(f"hullmark: no topology labels are copied, {type(error).__name__}: {error}"[:250],))
+    operations = patch(place, add)
+    line.outcome("patched" if operations else "unchanged", subject=f"{place.namespace}/{place.pod} on {place.node}")
+    if add.warnings:
+        line.warn()
+        line.outcome("incomplete", "NotCopied", text="; ".join(add.warnings))
+    return answer(review.uid, operations, add.warnings)
+
+
+def seconds_for(timeout: str) -> float:
+    """How long an answer may take, by the API server's `timeout` parameter (`2s`, `500ms`; anything else: the manifest's 2 s)."""
+    for unit, scale in (("ms", 0.001), ("s", 1.0)):
+        number = timeout.removesuffix(unit)
+        if number != timeout and number.isascii() and number.replace(".", "", 1).isdigit():
+            return min(LONGEST, float(number) * scale * SHARE)
+    return LONGEST

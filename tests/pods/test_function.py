@@ -1,0 +1,117 @@
+"""The function over HTTP, as the API server calls it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import functions_framework
+import pytest
+from flask.testing import FlaskClient
+
+from functions.pod_binding.main import seconds_for
+from shared import wiring
+from shared.pod_topology import Declared, PodTopology
+from tests.pods.reviews import HOST, ZONE, Fleet, Hang, a_binding, a_pod, a_policy, a_review, patched
+
+MAIN = Path(__file__).parents[2] / "functions/pod_binding/main.py"
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet({"n1": {ZONE: "z1", HOST: "n1", "kubernetes.io/os": "linux"}})
+
+
+@pytest.fixture
+def client(fleet: Fleet) -> Iterator[FlaskClient]:
+    topology = PodTopology(lambda: Declared.of(1, (a_policy(),), lambda _: fleet.as_cluster()))
+    wiring.install(Mock(pod_topology=topology))
+    yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()
+    wiring.install(None)
+
+
+def asked(client: FlaskClient, review: dict[str, Any], url: str = "/?timeout=2s") -> dict[str, Any]:
+    answer = client.post(url, json=review)
+    assert answer.status_code == 200
+    assert answer.mimetype == "application/json"
+    body: dict[str, Any] = answer.get_json()
+    assert (body["apiVersion"], body["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    return body["response"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("obj", [a_binding(), a_pod()], ids=["binding", "pod"])
+def test_a_bound_pod_gets_its_nodes_labels(client: FlaskClient, obj: dict[str, Any]) -> None:
+    review = a_review(obj)
+    assert patched(review, asked(client, review))["metadata"]["labels"] == {ZONE: "z1", HOST: "n1"}
+
+
+def test_what_is_not_ours_is_allowed_untouched_even_for_an_unknown_cluster(client: FlaskClient) -> None:
+    assert asked(client, a_review(a_pod("")), "/nowhere") == {"uid": "u-1", "allowed": True}
+
+
+@pytest.mark.parametrize(("body", "says"), [(b"{", "the review"), (b'{"apiVersion":"v1"}', "apiVersion"), (b"", "the review")])
+def test_a_malformed_review_gets_a_clear_400(client: FlaskClient, body: bytes, says: str) -> None:
+    answer = client.post("/", data=body, content_type="application/json")
+    assert answer.status_code == 400
+    assert "not an AdmissionReview of admission.k8s.io/v1" in answer.get_json()["message"]
+    assert says in answer.get_json()["message"]
+
+
+def test_a_hanging_server_is_answered_inside_the_api_servers_own_timeout_with_one_line_in_the_log(
+    client: FlaskClient, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Hang() as hang:
+        fleet.reading = hang
+        began = time.monotonic()
+        response = asked(client, a_review(a_binding()), "/?timeout=400ms")
+        assert time.monotonic() - began < 0.4
+        assert response["allowed"] is True
+        assert "patch" not in response
+        assert "can't be read" in response["warnings"][0]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [(line["severity"], line["outcome"], line["subject"]) for line in lines] == [("WARNING", "incomplete", "shop/web-0 on n1")]
+    assert "can't be read" in lines[0]["message"]
+
+
+def test_an_error_that_nobody_foresaw_never_denies(client: FlaskClient, fleet: Fleet) -> None:
+    def burst(what: str) -> None:
+        raise ZeroDivisionError("burst")
+
+    fleet.reading = burst
+    response = asked(client, a_review(a_binding()))
+    assert response["allowed"] is True
+    assert "ZeroDivisionError: burst" in response["warnings"][0]
+
+
+def test_get_says_when_answers_come_from_memory(client: FlaskClient) -> None:
+    end = time.monotonic() + 5
+    while (answer := client.get("/")).status_code != 200:
+        assert answer.status_code == 503
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert answer.get_json() == {"ready": True}
+    assert client.put("/").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [
+        ("2s", 1.5),
+        ("1s", 0.75),
+        ("400ms", 0.3),
+        ("10s", 1.5),
+        ("", 1.5),
+        ("soon", 1.5),
+        ("1m0s", 1.5),
+        ("1.5s", 1.125),
+        ("-1s", 1.5),
+        ("s", 1.5),
+        ("²s", 1.5),
+    ],
+)
+def test_the_api_servers_timeout_is_kept(timeout: str, seconds: float) -> None:
+    assert seconds_for(timeout) == pytest.approx(seconds)
