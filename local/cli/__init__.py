@@ -18,6 +18,7 @@ COMMANDS = {
     "relabel": "local.cli.relabel:relabel",
     "actions": "local.cli.actions:actions",
     "documents": "local.cli.documents:documents",
+    "migrate": "local.cli.migrate:migrate",
     "demo": "local.cli.demo:demo",
     "serve": "local.cli.serve:serve",
 }

@@ -10,6 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+LINE_END = re.compile(r"\n|\r(?!\n)")
+"""Where lines end, for counting them: LF, CRLF and a lone CR."""
+
 Action = Literal["rewrite", "report", "unknown"]
 
 
@@ -21,6 +24,10 @@ class Hit:
     end: int
     old: str
     separator: str = "/"
+
+    def moved(self, by: int) -> Hit:
+        """The same hit in a text that starts elsewhere."""
+        return Hit(self.start + by, self.end + by, self.old, self.separator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,11 @@ def judge_pointer(pointer: str, old: str, kind: str = "") -> Verdict:
     if old not in names:
         return UNKNOWN_PLACE
     verdict = _judge_key(Place(True, names[: names.index(old)], kind))
-    return Verdict("rewrite", f"{verdict.why}, by a JSON patch: what it patches must change with it") if verdict.action == "rewrite" else verdict
+    return (
+        Verdict("rewrite", f"{verdict.why}, by a JSON patch: what it patches must change with it")
+        if verdict.action == "rewrite"
+        else verdict
+    )
 
 
 def pointer_names(pointer: str) -> tuple[str, ...]:
@@ -129,7 +140,7 @@ def _judge_value(place: Place) -> Verdict:
 
 def _selector(name: str, kind: str) -> Verdict:
     if name == "selector" and kind in _FIXED_SELECTORS:
-        return Verdict("report", f"the selector of a {kind} is immutable, and its pods' or volumes' labels must match it: make it anew by hand")
+        return Verdict("report", f"the selector of a {kind} is immutable, and the labels that it picks must match: create it anew")
     return Verdict("report", f"{name} picks objects by their own labels, not nodes: change both sides together")
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.domain.manifest_places import UNKNOWN_PLACE, Hit, Place, Verdict, judge, judge_pointer
+from shared.domain.manifest_places import LINE_END, UNKNOWN_PLACE, Hit, Place, Verdict, judge, judge_pointer
 from shared.domain.manifest_trees import EMBEDDED, PROSE, Judged, both_keys
 
 _ACTION = re.compile(r"\{\{(?P<body>.*?)\}\}", re.DOTALL)
@@ -19,7 +19,10 @@ _WORD = re.compile(r"-?\s*(\w+)")
 _OPENS = frozenset({"if", "with", "range", "define", "block"})
 _VERSIONED = re.compile(r"semverCompare|KubeVersion|GitVersion|\.Capabilities\.")
 _DEFINED = re.compile(r"""(?:define|block)\s+["`](?P<name>[^"`]*)["`]""")
-_ENTRY = re.compile(r"""(?P<lead>[ \t]*(?:-[ \t]+)*)(?:"(?P<dq>[^"]*)"|'(?P<sq>[^']*)'|(?P<plain>[^\s"'#{}\[\],&*!|>%@`-][^\s"'#{}:]*))[ \t]*:(?=\s|\Z)""")
+_ENTRY = re.compile(
+    r"""(?P<lead>[ \t]*(?:-[ \t]+)*)"""
+    r"""(?:"(?P<dq>[^"]*)"|'(?P<sq>[^']*)'|(?P<plain>[^\s"'#{}\[\],&*!|>%@`-][^\s"'#{}:]*))[ \t]*:(?=\s|\Z)"""
+)
 _DASH = re.compile(r"[ \t]*-(?=\s|\Z)")
 _BLOCK_SCALAR = re.compile(r":[ \t]*[|>][-+0-9]*[ \t]*(?:#.*)?\Z")
 _OPENED_BY = re.compile(r"""["']?(?P<name>[\w./-]+)["']?[ \t]*:[ \t]*\Z""")
@@ -57,7 +60,7 @@ class Template:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.starts = [0, *(match.end() for match in re.finditer(r"\n|\r(?!\n)", text))]
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
         self.lines = [text[a:b].rstrip("\r\n") for a, b in zip(self.starts, [*self.starts[1:], len(text)], strict=True)]
         self.actions = [(match.start(), match.end(), match["body"]) for match in _ACTION.finditer(text)]
         self.action_starts = [start for start, _, _ in self.actions]

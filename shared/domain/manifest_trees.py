@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -126,7 +128,7 @@ def _compose(text: str, hits: Sequence[Hit]) -> list[tuple[Hit, _Node]]:
 
 
 def _node(event: yaml.NodeEvent) -> _Node:
-    if isinstance(event, yaml.ScalarEvent):
+    if isinstance(event, yaml.ScalarEvent) and event.start_mark and event.end_mark:
         return _Node("scalar", event.start_mark.index, event.end_mark.index, event.value, event.style)
     return _Node("mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence")
 
@@ -180,18 +182,15 @@ def _embeds(node: _Node) -> bool:
 
 def _judge_in_text(text: str, node: _Node, hit: Hit, reader: Reader) -> Verdict | None:
     """Judge a hit in a literal block scalar by reading the scalar's text as a manifest of its own."""
-    raw = re.split(r"(?<=\n)", text[node.start : node.end])
+    header, *raw = re.split(r"(?<=\n)", text[node.start : node.end])
+    starts = list(itertools.accumulate(map(len, raw), initial=node.start + len(header)))
     lines = node.value.split("\n")
-    row, at = -1, node.start
-    for row, line in enumerate(raw, start=-1):  # the first raw line is the header: `patch: |-`
-        if hit.start < at + len(line):
-            break
-        at += len(line)
-    written = raw[row + 1].rstrip("\r\n")
-    if not (0 <= row < len(lines) and written.endswith(lines[row])):
+    row = bisect_right(starts, hit.start) - 1
+    written = raw[row].rstrip("\r\n") if 0 <= row < len(lines) else ""
+    if not (written and written.endswith(lines[row])):
         return UNKNOWN_PLACE
     indent = len(written) - len(lines[row])
-    inside = sum(len(line) + 1 for line in lines[:row]) + hit.start - at - indent
+    inside = sum(len(line) + 1 for line in lines[:row]) + hit.start - starts[row] - indent
     return next((verdict for found, verdict in reader(node.value) if found.start == inside), None)
 
 

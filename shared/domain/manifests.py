@@ -10,10 +10,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from shared.domain.aliases import AliasPair, check_pairs, cluster_version
-from shared.domain.manifest_places import Hit, Verdict
+from shared.domain.manifest_places import LINE_END, Hit, Verdict
 from shared.domain.manifest_templates import NOT_A_MANIFEST, read_template
 from shared.domain.manifest_trees import Judged, read_document
 
@@ -39,6 +39,9 @@ KUBERNETES: tuple[Renaming, ...] = (
 )
 """The node labels that Kubernetes renamed: os and arch are stable since 1.14, zone, region and instance type since 1.17."""
 
+_NOT_UTF8 = Verdict("report", "the file is not UTF-8: left alone; save it as UTF-8 and run again")
+_DOCUMENT = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
+
 BETA = frozenset(renaming.old for renaming in KUBERNETES)
 
 
@@ -48,7 +51,9 @@ class BadRenaming(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One old key in one text. `line` and `column` count from 1, columns in characters. `start` and `end` are offsets in the text."""
+    """One old key in one text. `line` and `column` count from 1, columns in characters (not UTF-8: in bytes). `start` and `end` are
+    offsets in the text without its byte order mark; `replacement` is what a rewrite puts there.
+    """
 
     line: int
     column: int
@@ -58,6 +63,13 @@ class Finding:
     why: str
     start: int = 0
     end: int = 0
+    replacement: str = ""
+
+
+class Bytes(Protocol):
+    """What can be searched: bytes, or a file mapped into memory."""
+
+    def find(self, sub: bytes, /) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +117,9 @@ class Renamings:
         """Add declared alias pairs: the secondary is the old key. Pairs that end at a version (`before`) are on their way out."""
         return cls.of([*(Renaming(p.secondary, p.primary, p.from_ or FLOOR) for p in pairs if not p.before), *declared])
 
-    def may_hold(self, data: bytes) -> bool:
+    def may_hold(self, data: Bytes) -> bool:
         """Whether some old key's domain stands in these bytes: the cheap look before any reading."""
-        return any(needle in data for needle in self.needles)
+        return any(data.find(needle) >= 0 for needle in self.needles)
 
     def hits(self, text: str) -> list[Hit]:
         """Every old key in a text, in its order."""
@@ -137,27 +149,19 @@ def examine(data: bytes, renamings: Renamings, *, target: str = "", manifest: bo
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return Examined(_findings(data.decode("latin-1"), _all(data, renamings, _NOT_UTF8), renamings, target), data)
+        body = data.decode("latin-1")
+        return Examined(_findings(body, [(hit, _NOT_UTF8) for hit in renamings.hits(body)], renamings, target), data)
     body = text.removeprefix("\ufeff")
     hits = renamings.hits(body)
-    if not hits:
-        return Examined([], data)
     judged = _judge(body, hits, renamings) if manifest else [(hit, NOT_A_MANIFEST) for hit in hits]
     findings = _findings(body, judged, renamings, target)
-    changed = _rewritten(body, findings, {hit.start: hit.separator for hit in hits})
+    changed = _rewritten(body, findings)
     return Examined(findings, data if changed == body else text[: len(text) - len(body)].encode() + changed.encode())
-
-
-_NOT_UTF8 = Verdict("report", "the file is not UTF-8: left alone; save it as UTF-8 and run again")
-
-
-def _all(data: bytes, renamings: Renamings, verdict: Verdict) -> list[Judged]:
-    return [(hit, verdict) for hit in renamings.hits(data.decode("latin-1"))]
 
 
 def _judge(text: str, hits: Sequence[Hit], renamings: Renamings) -> list[Judged]:
     """Judge document by document, reading only those that hold a hit: as YAML where it is YAML, else as a template."""
-    starts = [0, *(match.start() for match in re.finditer(r"^---(?=\s|\Z)", text, re.MULTILINE) if match.start()), len(text)]
+    starts = [0, *(match.start() for match in _DOCUMENT.finditer(text) if match.start()), len(text)]
     by_document: dict[int, list[Hit]] = {}
     for hit in hits:
         by_document.setdefault(bisect_right(starts, hit.start) - 1, []).append(hit)
@@ -165,36 +169,39 @@ def _judge(text: str, hits: Sequence[Hit], renamings: Renamings) -> list[Judged]
     templates: list[Hit] = []
     for index, inside in by_document.items():
         start, end = starts[index], starts[index + 1]
-        moved = [Hit(hit.start - start, hit.end - start, hit.old, hit.separator) for hit in inside]
         found = read_document(
-            text[start:end], moved, lambda inner: _judge(inner, renamings.hits(inner), renamings), new=renamings.new, beta=BETA
+            text[start:end],
+            [hit.moved(-start) for hit in inside],
+            lambda inner: _judge(inner, renamings.hits(inner), renamings),
+            new=renamings.new,
+            beta=BETA,
         )
         if found is None:
             templates += inside
         else:
-            judged += [(Hit(hit.start + start, hit.end + start, hit.old, hit.separator), verdict) for hit, verdict in found]
+            judged += [(hit.moved(start), verdict) for hit, verdict in found]
     if templates:
         judged += read_template(text, templates, new=renamings.new, beta=BETA)
     return sorted(judged, key=lambda one: one[0].start)
 
 
 def _findings(text: str, judged: Iterable[Judged], renamings: Renamings, target: str) -> list[Finding]:
-    lines = [0, *(match.end() for match in re.finditer(r"\n|\r(?!\n)", text))]
+    lines = [0, *(match.end() for match in LINE_END.finditer(text))]
     findings = []
     for hit, verdict in judged:
         row = bisect_right(lines, hit.start) - 1
-        why = renamings.too_early(hit.old, target) if verdict.action == "rewrite" else ""
-        action: Literal["rewrite", "report"] = "rewrite" if verdict.action == "rewrite" and not why else "report"
-        findings.append(
-            Finding(row + 1, hit.start - lines[row] + 1, hit.old, renamings.new[hit.old], action, why or verdict.why, hit.start, hit.end)
-        )
+        new = renamings.new[hit.old]
+        early = renamings.too_early(hit.old, target) if verdict.action == "rewrite" else ""
+        action: Literal["rewrite", "report"] = "rewrite" if verdict.action == "rewrite" and not early else "report"
+        place = (row + 1, hit.start - lines[row] + 1)
+        findings.append(Finding(*place, hit.old, new, action, early or verdict.why, hit.start, hit.end, new.replace("/", hit.separator)))
     return findings
 
 
-def _rewritten(text: str, findings: Sequence[Finding], separators: dict[int, str]) -> str:
+def _rewritten(text: str, findings: Sequence[Finding]) -> str:
     parts, at = [], 0
     for finding in findings:
         if finding.action == "rewrite":
-            parts += [text[at : finding.start], finding.new.replace("/", separators[finding.start])]
+            parts += [text[at : finding.start], finding.replacement]
             at = finding.end
     return "".join(parts) + text[at:] if parts else text
