@@ -1,0 +1,217 @@
+"""`hullmark migrate`: find old label keys in manifests and on request rewrite them; the same question to a live cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from local.cli.inputs import documents_option, read_files
+from local.cli.output import ERROR, OK, PENDING, Failure, emit
+from local.manifests import ChangedMeanwhile, is_manifest, read_if, replace, walk
+from shared.domain.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force, pairs_declared
+from shared.domain.manifests import BadRenaming, Finding, Renaming, Renamings, examine
+from shared.domain.reading import DocumentsRefused, Problem, read
+
+_INFORMATION = "https://kubernetes.io/docs/reference/labels-annotations-taints/"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A finding and the file (or live object) that it is in."""
+
+    file: str
+    finding: Finding
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.finding
+        return {"file": self.file, **{name: getattr(found, name) for name in ("line", "column", "old", "new", "action", "why")}}
+
+    def as_text(self) -> str:
+        """`FILE:LINE:COLUMN: what`, as compilers print it, so that editors can jump there."""
+        found = self.finding
+        return f"{self.file}:{found.line}:{found.column}: {found.action}: {found.old} -> {found.new} ({found.why})"
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="PATH…")
+@click.option("--write", is_flag=True, help="Rewrite the files: every finding marked `rewrite`, nothing else.")
+@click.option("--check", is_flag=True, help="For CI: look and write nothing; exit 2 if an old key is found.")
+@click.option("--target-version", default="", metavar="V", help="Oldest cluster version that the manifests are for. Default: the newest.")
+@click.option("--pair", "pairs", multiple=True, metavar="OLD=NEW", help="One more key to migrate (repeatable).")
+@click.option("--context", metavar="C", help="Look at the live objects of this kubeconfig context too. They are only reported.")
+@documents_option
+@click.option("-o", "--output", "form", type=click.Choice(["table", "json", "yaml", "sarif"]), default="table", show_default=True)
+def migrate(
+    paths: tuple[str, ...],
+    write: bool,
+    check: bool,
+    target_version: str,
+    pairs: tuple[str, ...],
+    context: str | None,
+    files: tuple[str, ...],
+    form: str,
+) -> int:
+    """Find old node label keys in manifests, Helm charts and Kustomize trees, and rewrite them with --write.
+
+    Exit code 0: none, or all rewritten; 2: old keys found (or left after --write); 1: error. With -f, the pairs of LabelAliases
+    documents count too: their secondary key is the old one.
+    """
+    if write and check:
+        raise Failure("Usage", "--check writes nothing: give --write or --check")
+    if not paths and not context:
+        raise Failure("Usage", "say where to look: files or folders, or --context for a live cluster")
+    if target_version and cluster_version(target_version) == NEWEST:
+        raise Failure("Usage", f"--target-version {target_version!r} is not a cluster version such as 1.18")
+    renamings = _renamings(pairs, files, target_version)
+    errors: list[str] = []
+    found = list(_in_files(paths, renamings, target_version, write, errors))
+    if context:
+        from local.workloads import live_objects
+
+        found += [
+            Located(name, finding)
+            for name, data in live_objects(context)
+            for finding in _only_reported(examine(data, renamings, target=target_version).findings)
+        ]
+    if form == "sarif":
+        click.echo(json.dumps(sarif(found), indent=2, ensure_ascii=False))
+    elif form == "table":
+        for one in found:
+            click.echo(one.as_text())
+    else:
+        emit(form, {"findings": [one.as_json() for one in found]}, list)
+    for error in errors:
+        click.echo(f"error: {error}", err=True)
+    left = [one for one in found if not (write and one.finding.action == "rewrite")]
+    if form == "table":
+        click.echo(_summary(found, write), err=True)
+    return ERROR if errors else PENDING if left else OK
+
+
+def _renamings(pairs: Sequence[str], files: Sequence[str], target: str) -> Renamings:
+    declared = []
+    for pair in pairs:
+        old, equals, new = pair.partition("=")
+        if not (old and equals and new):
+            raise Failure("Usage", f"--pair {pair!r}: write it as OLD=NEW")
+        declared.append(Renaming(old, new))
+    try:
+        return Renamings.from_pairs(in_force(_declared_pairs(files), target), declared)
+    except BadRenaming as error:
+        raise Failure("Usage", str(error)) from error
+
+
+def _declared_pairs(files: Sequence[str]) -> list[AliasPair]:
+    """Read the pairs of every LabelAliases document. Raises DocumentsRefused."""
+    if not files:
+        return []
+    documents, problems = read(read_files(files))
+    pairs: list[AliasPair] = []
+    for document in documents:
+        if document.kind != "LabelAliases":
+            continue
+        try:
+            pairs += (here := pairs_declared(document.data["spec"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            problems.append(document.problem(("spec",), "Invalid", f"pairs need a primary and a secondary each ({error!r})"))
+            continue
+        problems += [_problem(document, problem) for problem in check_pairs(here)]
+    if problems:
+        raise DocumentsRefused(problems)
+    return pairs
+
+
+def _problem(document: Any, problem: Any) -> Problem:
+    told: Problem = document.problem(("spec", "pairs", problem.index, problem.field), problem.type, problem.message)
+    return told
+
+
+def _in_files(paths: Sequence[str], renamings: Renamings, target: str, write: bool, errors: list[str]) -> Iterator[Located]:
+    """Look at every file once; one that can't be read or written is an error, and the others still count."""
+    seen: set[str] = set()
+    for path in paths:
+        try:
+            for file in walk(path):
+                if file not in seen:
+                    seen.add(file)
+                    yield from _in_file(file, renamings, target, write, errors)
+        except OSError as error:
+            errors.append(f"{error.filename or path}: {error.strerror}")
+
+
+def _in_file(file: str, renamings: Renamings, target: str, write: bool, errors: list[str]) -> list[Located]:
+    try:
+        data = read_if(file, renamings.may_hold)
+        if data is None:
+            return []
+        examined = examine(data, renamings, target=target, manifest=is_manifest(file))
+        if write and examined.data != data:
+            replace(file, data, examined.data)
+    except OSError as error:
+        errors.append(f"{file}: {error.strerror}")
+        return []
+    except ChangedMeanwhile as error:
+        errors.append(str(error))
+        return []
+    return [Located(file, finding) for finding in examined.findings]
+
+
+def _only_reported(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """What may be rewritten in a file is only told about a live object: its manifest is what has to change."""
+    for found in findings:
+        why = f"live {found.why}: change the manifest that it comes from" if found.action == "rewrite" else found.why
+        yield Finding(found.line, found.column, found.old, found.new, "report", why)
+
+
+def _summary(found: Sequence[Located], written: bool) -> str:
+    rewrites = sum(one.finding.action == "rewrite" for one in found)
+    if not found:
+        return "no old label keys"
+    files = len({one.file for one in found})
+    doing = f"{rewrites} rewritten" if written else f"{rewrites} to rewrite" + (" (--write does it)" if rewrites else "")
+    return f"{len(found)} old keys in {files} files: {doing}, {len(found) - rewrites} for you to look at"
+
+
+def sarif(found: Sequence[Located]) -> Mapping[str, Any]:
+    """SARIF 2.1.0, one rule per old key; what can be rewritten carries its fix. Columns count Unicode characters."""
+    rules = {one.finding.old: one.finding.new for one in found}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "hullmark migrate",
+                        "rules": [
+                            {"id": old, "shortDescription": {"text": f"{old} is now {new}"}, "helpUri": _INFORMATION}
+                            for old, new in sorted(rules.items())
+                        ],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(one) for one in found],
+            }
+        ],
+    }
+
+
+def _result(one: Located) -> dict[str, Any]:
+    found = one.finding
+    region = {"startLine": found.line, "startColumn": found.column, "endColumn": found.column + found.end - found.start}
+    location = {"uri": one.file.replace("\\", "/")}
+    result: dict[str, Any] = {
+        "ruleId": found.old,
+        "level": "warning" if found.action == "rewrite" else "note",
+        "message": {"text": f"{found.old} is now {found.new}: {found.why}"},
+        "locations": [{"physicalLocation": {"artifactLocation": location, "region": region}}],
+    }
+    if found.action == "rewrite":
+        replacement = {"deletedRegion": region, "insertedContent": {"text": found.replacement}}
+        changes = [{"artifactLocation": location, "replacements": [replacement]}]
+        result["fixes"] = [{"description": {"text": f"Write {found.new}"}, "artifactChanges": changes}]
+    return result
