@@ -1,0 +1,142 @@
+"""What a fleet runs: clusters with their versions, pools, switches and windows; read from Shoot documents, or made by a fleet's adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from shared.domain.reading import Document, Problem
+from shared.domain.versions.catalogue import CONTAINERD
+from shared.domain.versions.fields import Fields
+from shared.domain.versions.windows import ALWAYS, InvalidWindow, Window, check_duration, parse_freezes, parse_window, read_zone
+
+IN_PLACE = frozenset(["AutoInPlaceUpdate", "ManualInPlaceUpdate"])
+OPERATION = "gardener.cloud/operation"
+TIME_ZONE = "hullmark.dev/time-zone"
+FREEZE = "hullmark.dev/freeze"
+"""Annotations on a Shoot, which has no room of its own for either: an IANA zone, and `2026-12-20/2027-01-02, …`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A worker pool. `kubernetes` None: it follows the control plane. `architecture` None: its machine type's."""
+
+    name: str
+    machine_type: str = ""
+    image: str | None = None
+    image_version: str | None = None
+    kubernetes: str | None = None
+    architecture: str | None = None
+    cri: str = CONTAINERD
+    runtimes: tuple[str, ...] = ()
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCluster:
+    """One cluster of a fleet. `id` is `namespace/name`; `profile` the CloudProfile's name, `own` whether a NamespacedCloudProfile's."""
+
+    id: str
+    kubernetes: str | None
+    profile: str = ""
+    own: bool = False
+    pools: tuple[Pool, ...] = ()
+    auto_kubernetes: bool = True
+    auto_image: bool = True
+    window: Window = ALWAYS
+    maintain: bool = False
+    """Asked to be maintained now, whatever the window."""
+    deleting: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """The namespace part of the id."""
+        return self.id.partition("/")[0]
+
+    def with_versions(self, versions: Mapping[tuple[str, str], str]) -> FleetCluster:
+        """This cluster after updates: `(component, subject)` to the new version."""
+        return replace(
+            self,
+            kubernetes=versions.get(("controlPlane", "kubernetes"), self.kubernetes),
+            pools=tuple(
+                replace(
+                    pool,
+                    kubernetes=versions.get((f"worker/{pool.name}", "kubernetes"), pool.kubernetes),
+                    image_version=versions.get((f"worker/{pool.name}", "machineImage"), pool.image_version),
+                )
+                for pool in self.pools
+            ),
+        )
+
+
+def read_shoot(document: Document, problems: list[Problem]) -> FleetCluster:
+    """A Shoot document with the API server's defaults. Fields of a wrong type are added to `problems`; odd windows are not (rules §7)."""
+    root = Fields(document, document.data, (), problems)
+    metadata, spec = root.inner("metadata"), root.inner("spec")
+    reference, maintenance = spec.inner("cloudProfile"), spec.inner("maintenance")
+    auto = maintenance.inner("autoUpdate")
+    declared = maintenance.data.get("autoUpdate") is not None
+    operations = (metadata.inner("annotations").text(OPERATION) or "").split(";")
+    image_switch = auto.flag("machineImageVersion")
+    return FleetCluster(
+        id=f"{metadata.text('namespace') or 'default'}/{document.name}",
+        kubernetes=spec.inner("kubernetes").text("version"),
+        profile=reference.text("name") or spec.text("cloudProfileName") or "",
+        own=reference.text("kind") == "NamespacedCloudProfile",
+        pools=tuple(_pool(fields) for fields in spec.inner("provider").each("workers")),
+        auto_kubernetes=bool(auto.flag("kubernetesVersion")) if declared else True,
+        auto_image=True if image_switch is None else image_switch,
+        window=_window(maintenance.inner("timeWindow"), metadata.inner("annotations")),
+        maintain="maintain" in (operation.strip() for operation in operations),
+        deleting=metadata.text("deletionTimestamp") is not None,
+    )
+
+
+def _pool(fields: Fields) -> Pool:
+    machine, cri = fields.inner("machine"), fields.inner("cri")
+    image = machine.inner("image")
+    return Pool(
+        name=fields.text("name") or "",
+        machine_type=machine.text("type") or "",
+        image=image.text("name"),
+        image_version=image.text("version"),
+        kubernetes=fields.inner("kubernetes").text("version"),
+        architecture=machine.text("architecture"),
+        cri=cri.text("name") or CONTAINERD,
+        runtimes=tuple(each.text("type") or "" for each in cri.each("containerRuntimes")),
+        in_place=fields.text("updateStrategy") in IN_PLACE,
+    )
+
+
+def _window(fields: Fields, annotations: Fields) -> Window:
+    """The window that holds. One that Gardener cannot read is no window (rules §7); a zone or freeze that we cannot read is a problem."""
+    zone = annotations.text(TIME_ZONE)
+    key = TIME_ZONE
+    try:
+        if zone:
+            read_zone(zone)
+        key = FREEZE
+        freezes = parse_freezes(annotations.text(FREEZE) or "", zone)
+    except InvalidWindow as error:
+        fields.problems.append(fields.document.problem((*annotations.path, key), "Invalid", str(error)))
+        return ALWAYS
+    try:
+        if fields.data:
+            return parse_window(fields.text("begin") or "", fields.text("end") or "", zone, freezes)
+    except InvalidWindow:
+        pass
+    return replace(ALWAYS, freezes=freezes)
+
+
+def check_window(document: Document) -> list[Problem]:
+    """Everything wrong with a Shoot's window (rules §7)."""
+    fields = Fields(document, document.data, (), [])
+    window = fields.inner("spec").inner("maintenance").inner("timeWindow")
+    zone = fields.inner("metadata").inner("annotations").text(TIME_ZONE)
+    if not window.data:
+        return []
+    try:
+        wrong = check_duration(parse_window(window.text("begin") or "", window.text("end") or "", zone))
+    except InvalidWindow as error:
+        return [replace(document.problem(window.path, "Invalid", str(error)), path="spec.maintenance.timeWindow.begin/end")]
+    return [document.problem(window.path, "Invalid", wrong)] if wrong else []

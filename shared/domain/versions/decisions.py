@@ -1,0 +1,549 @@
+"""Which version a cluster, a pool or a machine image moves to, and why: Gardener's maintenance decisions (rules §2 to §5).
+
+A profile is compiled once for a moment (`Rules`): versions parsed and classified, decisions remembered by what they depend on.
+Three deliberate differences from the original: versions not released yet are never chosen; a forced image update prefers a version
+that is not expired in the group it moves to; and a pool with an unknown image or machine type fails alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeVar
+
+from shared.domain.versions.catalogue import AMD64, ARCHITECTURE, CONTAINERD, CloudProfile, Image, ImageVersion, MachineType, Runtime
+from shared.domain.versions.classification import DEPRECATED, EXPIRED, PREVIEW, UNAVAILABLE, Offered
+from shared.domain.versions.clusters import FleetCluster, Pool
+from shared.domain.versions.reasons import AUTO_UPDATE, IMAGE_REASONS, KUBERNETES_REASONS, MISSING, REASONS, TRIGGERS
+from shared.domain.versions.reasons import EXPIRED as EXPIRED_TRIGGER
+from shared.domain.versions.semver import InvalidVersion, Version, compare, constrain, normalize, parse
+
+CONTROL_PLANE = "controlPlane"
+Subject = Literal["kubernetes", "machineImage"]
+Kind = Literal["auto", "force"]
+Result = TypeVar("Result")
+ZERO = parse("0.0.0").key
+AUTO_STEP, FORCE_STEP = "a higher patch version for automatic update", "version for forceful update"
+"""What failed, in the original's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Nothing to do. `trigger` is set where an update was attempted and nothing newer found."""
+
+    code: str
+    trigger: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Move `to` a version (in the profile's spelling)."""
+
+    to: str
+    kind: Kind
+    trigger: str
+    reason: str
+
+    @property
+    def code(self) -> str:
+        """The reason's code."""
+        return TRIGGERS[self.trigger]
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """An update is due and cannot be decided. `error` is the whole text, as the original reports it."""
+
+    code: str
+    error: str
+    trigger: str | None = None
+    reason: str = ""
+
+
+Outcome = Keep | Update | Stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is decided for one version of one cluster. `component` is `controlPlane` or `worker/POOL`."""
+
+    component: str
+    subject: Subject
+    current: str | None
+    outcome: Outcome
+    image: str = ""
+
+    @property
+    def description(self) -> str:
+        """One sentence for people; the original's where it has one."""
+        match self.outcome:
+            case Update(to=to):
+                what = f'machine image "{self.image}"' if self.subject == "machineImage" else "Kubernetes version"
+                return f'Updated {what} from "{self.current}" to "{to}"'
+            case Stuck(error=error):
+                return error
+            case Keep(code=code):
+                return REASONS[code]
+
+
+class Rules:
+    """The decisions that one profile gives at one moment."""
+
+    def __init__(self, profile: CloudProfile, now: datetime) -> None:
+        self.profile = profile
+        self._now = now
+        self._kubernetes: Track | None = None
+        self._machine_types = {machine.name: machine for machine in reversed(profile.machine_types)}
+        self._images: dict[str, Image | None] = {}
+        self._tracks: dict[tuple[object, ...], Track] = {}
+        self._known_kubernetes: dict[tuple[str, bool], Outcome] = {}
+        self._known_images: dict[tuple[object, ...], Outcome] = {}
+        self._capped: dict[tuple[Update, str], Outcome] = {}
+
+    def decide(self, cluster: FleetCluster) -> list[Decision]:
+        """Everything about one cluster, in the order it is applied: images, control plane, the pools' own Kubernetes versions."""
+        decisions = [
+            Decision(f"worker/{pool.name}", "machineImage", pool.image_version, self.image(pool, cluster), pool.image or "")
+            for pool in cluster.pools
+        ]
+        control_plane = self.kubernetes(cluster.kubernetes, cluster.auto_kubernetes)
+        decisions.append(Decision(CONTROL_PLANE, "kubernetes", cluster.kubernetes, control_plane))
+        reached = control_plane.to if isinstance(control_plane, Update) else cluster.kubernetes
+        decisions += [
+            Decision(
+                f"worker/{pool.name}",
+                "kubernetes",
+                pool.kubernetes,
+                self.pool_kubernetes(pool.kubernetes, cluster.auto_kubernetes, reached),
+            )
+            for pool in cluster.pools
+            if pool.kubernetes is not None
+        ]
+        return decisions
+
+    def kubernetes(self, current: str | None, auto: bool) -> Outcome:
+        """The control plane's Kubernetes version; also what a pool's own version would move to without the cap."""
+        if current is None:
+            return Keep("VersionNotDeclared")
+        known = self._known_kubernetes.get((current, auto))
+        if known is None:
+            if self._kubernetes is None:
+                self._kubernetes = Track(self.profile.kubernetes, self._now)
+            known = self._known_kubernetes[current, auto] = _decide_kubernetes(self._kubernetes, current, auto)
+        return known
+
+    def pool_kubernetes(self, current: str, auto: bool, control_plane: str | None) -> Outcome:
+        """A pool's own Kubernetes version: never above the control plane's, and printed normalised."""
+        outcome = self.kubernetes(current, auto)
+        if not isinstance(outcome, Update):
+            return outcome
+        key = (outcome, control_plane or "")
+        if key not in self._capped:
+            self._capped[key] = _capped(outcome, current, control_plane)
+        return self._capped[key]
+
+    def image(self, pool: Pool, cluster: FleetCluster) -> Outcome:
+        """A pool's machine image, decided with the Kubernetes versions as they are before this run."""
+        key = (
+            pool.image, pool.image_version, pool.machine_type, pool.architecture, pool.cri, pool.runtimes, pool.in_place,
+            cluster.kubernetes if pool.kubernetes is None else pool.kubernetes, cluster.auto_image,
+        )  # fmt: skip
+        known = self._known_images.get(key)
+        if known is None:
+            outcome = self._decide_image(pool, cluster)
+            if isinstance(outcome, Stuck) and outcome.code == "UnknownMachineType":
+                return outcome  # its text names the pool
+            known = self._known_images[key] = outcome
+        return known
+
+    def _decide_image(self, pool: Pool, cluster: FleetCluster) -> Outcome:
+        if pool.image is None or pool.image_version is None:
+            return Keep("VersionNotDeclared")
+        machine = self._machine_types.get(pool.machine_type)
+        if machine is None:
+            error = f'machine type "{pool.machine_type}" of worker "{pool.name}" does not exist in cloudprofile'
+            return Stuck("UnknownMachineType", _image_error(pool, error))
+        image = self._image(pool.image)
+        if image is None:
+            error = (
+                "failure while determining the default machine image in the CloudProfile: no machineImage with name "
+                f'"{pool.image}" (specified in shoot) could be found in the cloudProfile "{self.profile.name}"'
+            )
+            return Stuck("UnknownMachineImage", _image_error(pool, error))
+        try:
+            kubelet = parse((cluster.kubernetes if pool.kubernetes is None else pool.kubernetes) or "")
+        except InvalidVersion as error:
+            return Stuck("InvalidVersion", _image_error(pool, str(error)))
+        needs = Needs(
+            pool.architecture or architecture_of(machine, self.profile), machine, pool.cri, pool.runtimes, kubelet,
+            pool.image_version if pool.in_place else None,
+        )  # fmt: skip
+        kept = [version for version in image.versions if suits(version, needs, self.profile)]
+        key = (image.name, *(version.version for version in kept))
+        if key not in self._tracks:
+            self._tracks[key] = Track(kept, self._now)
+        return _decide_image(self._tracks[key], image, pool, cluster.auto_image)
+
+    def _image(self, name: str) -> Image | None:
+        """The first image of this name, whatever its case."""
+        if name not in self._images:
+            wanted = name.casefold()
+            self._images[name] = next((image for image in self.profile.images if image.name.casefold() == wanted), None)
+        return self._images[name]
+
+
+class Timeline:
+    """One profile through time: rules are compiled once for every stretch in which no version changes its classification."""
+
+    def __init__(self, profile: CloudProfile) -> None:
+        self.profile = profile
+        self.transitions = profile.transitions()
+        self._rules: dict[int, Rules] = {}
+
+    def at(self, now: datetime) -> Rules:
+        """The rules at this moment."""
+        stretch = bisect_left(self.transitions, now)
+        if stretch not in self._rules:
+            self._rules[stretch] = Rules(self.profile, now)
+        return self._rules[stretch]
+
+    def changes_after(self, now: datetime) -> datetime | None:
+        """The next moment after which some version counts as something else."""
+        stretch = bisect_left(self.transitions, now)
+        return self.transitions[stretch] if stretch < len(self.transitions) else None
+
+
+def without_profile(cluster: FleetCluster) -> list[Decision]:
+    """The decisions for a cluster whose profile is not there: each one an error that says so."""
+    kind = "NamespacedCloudProfile" if cluster.own else "CloudProfile"
+    stuck = Stuck("CloudProfileNotFound", f'{kind} "{cluster.profile}" of {cluster.id} is not among the documents')
+    decisions = [Decision(f"worker/{pool.name}", "machineImage", pool.image_version, stuck, pool.image or "") for pool in cluster.pools]
+    decisions.append(Decision(CONTROL_PLANE, "kubernetes", cluster.kubernetes, stuck))
+    decisions += [
+        Decision(f"worker/{pool.name}", "kubernetes", pool.kubernetes, stuck) for pool in cluster.pools if pool.kubernetes is not None
+    ]
+    return decisions
+
+
+# --- choosing -------------------------------------------------------------------------------------------------------------------------
+
+Keeps = Callable[[Version], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A version on offer: its text, what it parses to (None: it doesn't), and what it counts as."""
+
+    text: str
+    version: Version | None
+    stage: str
+
+
+class Track:
+    """The versions that one thing may have, classified at one moment, in the profile's order."""
+
+    def __init__(self, versions: Iterable[Offered], now: datetime) -> None:
+        self.offers = tuple(Offer(each.version, _parsed(each.version), each.at(now)) for each in versions)
+
+    def _readable(self) -> Iterator[tuple[Offer, Version]]:
+        """All but previews, which nothing ever chooses. Raises InvalidVersion at one that cannot be read."""
+        for offer in self.offers:
+            if offer.stage == PREVIEW:
+                continue
+            if offer.version is None:
+                raise InvalidVersion(f"error while parsing version '{offer.text}': {_why(offer.text)}")
+            if offer.stage != UNAVAILABLE:
+                yield offer, offer.version
+
+    def best(self, keeps: Keeps, without: frozenset[str]) -> str | None:
+        """The highest version that qualifies, above 0.0.0; of equal ones the first listed."""
+        found, key = None, ZERO
+        for offer, version in self._readable():
+            if offer.stage not in without and version.key > key and keeps(version):
+                found, key = offer.text, version.key
+        return found
+
+    def auto(self, current: Version, reach: Keeps) -> str | None:
+        """The highest version above the current one within reach: one that is not deprecated, else a deprecated one."""
+
+        def keeps(version: Version) -> bool:
+            return version.key > current.key and reach(version)
+
+        return self.best(keeps, frozenset([EXPIRED, DEPRECATED])) or self.best(keeps, frozenset([EXPIRED]))
+
+    def next_group(self, group: Callable[[Version], int], keeps: Keeps) -> str | None:
+        """The highest version of the lowest group that has any; one that is not expired, where the group has such a one."""
+        for offer in self.offers:
+            if offer.version is None:
+                raise InvalidVersion(f"error while parsing version '{offer.text}': {_why(offer.text)}")
+        kept = sorted(((version, offer) for offer, version in self._readable() if keeps(version)), key=lambda pair: pair[0].key)
+        if not kept:
+            return None
+        lowest = group(kept[0][0])
+        last = [offer for version, offer in kept if group(version) == lowest]
+        return next((offer.text for offer in reversed(last) if offer.stage != EXPIRED), last[-1].text)
+
+    def why_nothing(self, keeps: Keeps, none: str) -> str:
+        """The code for finding nothing among the versions that `keeps` admits; `none` where it admits none at all."""
+        stages = {offer.stage for offer in self.offers if offer.version is not None and keeps(offer.version)}
+        if PREVIEW in stages:
+            return "OnlyPreviewAvailable"
+        if UNAVAILABLE in stages:
+            return "NotYetAvailable"
+        return "AllTargetsExpired" if EXPIRED in stages else none
+
+
+def _parsed(text: str) -> Version | None:
+    try:
+        return parse(text)
+    except InvalidVersion:
+        return None
+
+
+def _why(text: str) -> str:
+    try:
+        parse(text)
+    except InvalidVersion as error:
+        return str(error)
+    return ""
+
+
+def _patches(current: Version) -> Keeps:
+    """Same minor, patch not lower, pre-releases cut off. From 0.0.0 everything: the compare helper's `~0.0.0` accepts all."""
+    major, minor, patch = current.core
+    if current.core == (0, 0, 0):
+        return lambda _: True
+    return lambda version: version.major == major and version.minor == minor and version.patch >= patch
+
+
+def _no_suitable(current: str) -> str:
+    return (
+        f'cannot perform forceful update of expired version "{current}". No suitable version found in CloudProfile - '
+        "this is most likely a misconfiguration of the CloudProfile"
+    )
+
+
+def _decide_kubernetes(track: Track, current: str, auto: bool) -> Outcome:
+    trigger: str | None = None
+    try:
+        trigger = _kubernetes_trigger(track, current, auto)
+        if trigger is None:
+            return Keep("AutoUpdateDisabled")
+        reason = KUBERNETES_REASONS[trigger]
+        version = parse_for_update(current)
+        patches = _patches(version)
+        target = _named(AUTO_STEP, lambda: track.auto(version, patches))
+        if target is not None:
+            return Update(target, "auto", trigger, reason)
+        if trigger == AUTO_UPDATE:
+            return Keep(track.why_nothing(lambda each: each.key > version.key and patches(each), "AlreadyLatest"), trigger)
+        target = _named(FORCE_STEP, lambda: _consecutive(track, version))
+        if target is not None:
+            return Update(target, "force", trigger, reason)
+        code = track.why_nothing(lambda each: _is_consecutive(each, version), "NoConsecutiveMinor")
+        return Stuck(code, _kubernetes_error(current, _no_suitable(current)), trigger, reason)
+    except InvalidVersion as error:
+        return Stuck("InvalidVersion", _kubernetes_error(current, str(error)), trigger, KUBERNETES_REASONS.get(trigger or "", ""))
+
+
+def _kubernetes_trigger(track: Track, current: str, auto: bool) -> str | None:
+    wanted = constrain(f"= {normalize(current)}") if track.offers else None
+    for offer in track.offers:
+        if wanted is not None and wanted.accepts(parse(normalize(offer.text))):
+            return EXPIRED_TRIGGER if offer.stage == EXPIRED else AUTO_UPDATE if auto else None
+    return MISSING
+
+
+def parse_for_update(current: str) -> Version:
+    """The current version, parsed; the original notices here that it cannot be read. Raises InvalidVersion."""
+    return _named(AUTO_STEP, lambda: parse(current))
+
+
+def _named(what: str, act: Callable[[], Result]) -> Result:
+    try:
+        return act()
+    except InvalidVersion as error:
+        raise InvalidVersion(f"failed to determine {what}: {error}") from error
+
+
+def _is_consecutive(version: Version, current: Version) -> bool:
+    return version.major == current.major and version.minor == current.minor + 1
+
+
+def _consecutive(track: Track, current: Version) -> str | None:
+    def keeps(version: Version) -> bool:
+        return _is_consecutive(version, current)
+
+    return track.best(keeps, frozenset([EXPIRED])) or track.best(keeps, frozenset())
+
+
+def _kubernetes_error(current: str, error: str) -> str:
+    return f'could not determine higher suitable version than "{current}": {error}'
+
+
+def _capped(outcome: Update, current: str, control_plane: str | None) -> Outcome:
+    try:
+        target, limit = parse(outcome.to), parse(control_plane or "")
+    except InvalidVersion as error:
+        return Stuck("InvalidVersion", _kubernetes_error(current, str(error)), outcome.trigger, outcome.reason)
+    return Update(str(limit if target.key > limit.key else target), outcome.kind, outcome.trigger, outcome.reason)
+
+
+# --- machine images -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a pool demands of an image version. `in_place_from` is the current version of a pool that is updated in place."""
+
+    architecture: str
+    machine: MachineType
+    cri: str
+    runtimes: tuple[str, ...]
+    kubelet: Version
+    in_place_from: str | None
+
+
+def architecture_of(machine: MachineType, profile: CloudProfile) -> str:
+    """A machine type's architecture: its one capability value, else its field, else amd64."""
+    values = machine.capabilities.get(ARCHITECTURE, profile.capabilities.get(ARCHITECTURE, ()))
+    if ARCHITECTURE in profile.capabilities and len(values) == 1:
+        return values[0]
+    return machine.architecture or AMD64
+
+
+def architectures_of(version: ImageVersion, profile: CloudProfile) -> tuple[str, ...]:
+    """The architectures an image version runs on."""
+    if not version.flavors and profile.capabilities.get(ARCHITECTURE):
+        return profile.capabilities[ARCHITECTURE]
+    union = tuple(value for flavor in version.flavors for value in flavor.get(ARCHITECTURE, ()))
+    return union or version.architectures or (() if profile.capabilities else (AMD64,))
+
+
+def suits(version: ImageVersion, needs: Needs, profile: CloudProfile) -> bool:
+    """Whether a pool may run this image version at all (rules §5, the five filters in their order)."""
+    return (
+        needs.architecture in architectures_of(version, profile)
+        and _has_capabilities(version, needs.machine, profile.capabilities)
+        and _has_runtimes(version.cri or (Runtime(CONTAINERD),), needs)
+        and _takes_kubelet(version, needs.kubelet)
+        and (needs.in_place_from is None or _updates_in_place(version, needs.in_place_from))
+    )
+
+
+def _has_capabilities(version: ImageVersion, machine: MachineType, definitions: Mapping[str, tuple[str, ...]]) -> bool:
+    return not definitions or not version.flavors or any(
+        all(
+            set(flavor.get(name, every)) & set(machine.capabilities.get(name, every))
+            for name, every in definitions.items()
+        )
+        for flavor in version.flavors
+    )  # fmt: skip
+
+
+def _has_runtimes(offered: tuple[Runtime, ...], needs: Needs) -> bool:
+    runtime = next((each for each in offered if each.name == needs.cri), None)
+    return runtime is not None and set(needs.runtimes) <= set(runtime.types)
+
+
+def _takes_kubelet(version: ImageVersion, kubelet: Version) -> bool:
+    if version.kubelet is None:
+        return True
+    try:
+        return constrain(version.kubelet).accepts(kubelet)
+    except InvalidVersion:
+        return False
+
+
+def _updates_in_place(version: ImageVersion, current: str) -> bool:
+    if not version.in_place:
+        return False
+    if version.version == current:
+        return True
+    if version.in_place_from is None:
+        return False
+    try:
+        return compare(version.in_place_from, "<=", current)
+    except InvalidVersion:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How far automatic updates of an image reach beyond the patches of its minor, and where forced ones go."""
+
+    reach: Callable[[Version, Version], bool] | None
+    group: Callable[[Version], int] | None
+    forced: Callable[[Version, Version], bool]
+    stuck: str
+
+
+def _same_major(version: Version, current: Version) -> bool:
+    return version.major == current.major
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "patch": Strategy(
+        None,
+        lambda version: version.minor,
+        lambda version, current: _same_major(version, current) and version.minor > current.minor,
+        "NoHigherMinor",
+    ),
+    "minor": Strategy(_same_major, lambda version: version.major, lambda version, current: version.major > current.major, "NoHigherMajor"),
+    "major": Strategy(lambda *_: True, None, lambda version, current: version.key > current.key, "EndOfLife"),
+}
+
+
+def _decide_image(track: Track, image: Image, pool: Pool, auto: bool) -> Outcome:
+    current, name = pool.image_version or "", image.strategy or "major"
+    trigger = _image_trigger(track, image, pool, auto)
+    if trigger is None:
+        return Keep("AutoUpdateDisabled")
+    reason = IMAGE_REASONS[trigger].format(strategy=name)
+    strategy = STRATEGIES.get(name, STRATEGIES["major"])
+    try:
+        version = parse_for_update(current)
+        patches, forced = _patches(version), _beside(strategy.forced, version)
+        reach = patches if strategy.reach is None else _beside(strategy.reach, version)
+        target = _named(AUTO_STEP, lambda: track.auto(version, patches) or track.auto(version, reach))
+        if target is not None:
+            return Update(target, "auto", trigger, reason)
+        if trigger == AUTO_UPDATE:
+            return Keep(track.why_nothing(lambda each: each.key > version.key and reach(each), "AlreadyLatest"), trigger)
+        group = strategy.group
+        target = None if group is None else _named(FORCE_STEP, lambda: track.next_group(group, forced))
+        if target is not None:
+            return Update(target, "force", trigger, reason)
+        code = track.why_nothing(forced, strategy.stuck)
+        error = _no_suitable(current) if group is not None else f"failed to determine {FORCE_STEP}: {_end_of_life(pool)}"
+    except InvalidVersion as invalid:
+        code, error = "InvalidVersion", str(invalid)
+    error = f'failed to determine the target version for maintenance of machine image "{image.name}" with strategy "{name}": {error}'
+    return Stuck(code, _image_error(pool, error), trigger, reason)
+
+
+def _image_trigger(track: Track, image: Image, pool: Pool, auto: bool) -> str | None:
+    """The image's name and version are compared as they are written; a version that a filter removed does not exist."""
+    if image.name == pool.image:
+        for offer in track.offers:
+            if offer.text == pool.image_version:
+                return EXPIRED_TRIGGER if offer.stage == EXPIRED else AUTO_UPDATE if auto else None
+    return MISSING
+
+
+def _beside(relation: Callable[[Version, Version], bool], current: Version) -> Keeps:
+    return lambda version: relation(version, current)
+
+
+def _end_of_life(pool: Pool) -> str:
+    return (
+        f'either the machine image "{pool.image}" is reaching end of life and migration to another machine image is required or there '
+        "is a misconfiguration in the CloudProfile. If it is the latter, make sure the machine image in the CloudProfile has at least one "
+        f'version that is not expired, not in preview and greater or equal to the current Shoot image version "{pool.image_version}"'
+    )
+
+
+def _image_error(pool: Pool, error: str) -> str:
+    return f'failed to update machine image "{pool.image}": {error}'
