@@ -1,0 +1,124 @@
+"""One contract for every store: memory, a folder, and S3 (moto's server behind the real client)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.adapters.store import open_store
+from shared.ports import ObjectStore, StoreError
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    before = dict(os.environ)
+    os.environ.update(settings)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="hulls")
+    client.close()
+    yield "s3://hulls"
+    server.stop()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(params=["memory", "folder", "s3", "s3 under a prefix"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    kind: str = request.param
+    if kind == "memory":
+        return open_store("memory:")
+    if kind == "folder":
+        return open_store(f"file:{tmp_path / 'not' / 'there yet'}")
+    bucket = request.getfixturevalue("s3")
+    return open_store(f"{bucket}/{tmp_path.name}{'/deeper' if 'prefix' in kind else ''}")
+
+
+def test_an_object_is_created_once_and_the_first_one_stays(store: ObjectStore) -> None:
+    assert store.create("a/b.json", b"first")
+    assert not store.create("a/b.json", b"second")
+    assert store.get("a/b.json") == b"first"
+    assert store.get("a/c.json") is None
+
+
+def test_of_many_who_create_the_same_object_one_wins(store: ObjectStore) -> None:
+    wins: list[int] = []
+    threads = [threading.Thread(target=lambda n=n: store.create("race", str(n).encode()) and wins.append(n)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(wins) == 1
+    assert store.get("race") == str(wins[0]).encode()
+
+
+def test_keys_are_sorted_whole_and_of_the_folder_alone(store: ObjectStore) -> None:
+    for key in ("parts/0002.json", "parts/0001.json", "parts/deep/0003.json", "parts-of-another/0001.json", "zero"):
+        store.create(key, b"")
+    assert store.keys("parts/") == ["parts/0001.json", "parts/0002.json", "parts/deep/0003.json"]
+    assert store.keys("parts/", after="parts/0001.json") == ["parts/0002.json", "parts/deep/0003.json"]
+    assert store.keys("none/") == []
+
+
+def test_folders_are_the_names_one_level_below(store: ObjectStore) -> None:
+    for key in ("actions/B/plan.json", "actions/A/parts/1.json", "actions/loose.json"):
+        store.create(key, b"x")
+    assert store.folders("actions/") == ["A", "B"]
+    assert store.folders("none/") == []
+
+
+def test_what_is_deleted_is_gone_and_may_be_deleted_again(store: ObjectStore) -> None:
+    store.create("a", b"x")
+    store.delete("a")
+    store.delete("a")
+    assert store.get("a") is None
+    assert store.create("a", b"y")
+
+
+@pytest.mark.parametrize("url", ["", "folder", "ftp://x", "s3://", "gs:///prefix"])
+def test_a_store_that_is_none_is_refused_with_the_forms_that_are(url: str) -> None:
+    with pytest.raises(StoreError, match="file:FOLDER"):
+        open_store(url)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match="in the way|file/store"):
+        open_store(f"file:{tmp_path / 'file' / 'store'}")
+
+
+def test_a_bucket_that_is_not_there_is_told_with_its_url(s3: str) -> None:
+    with pytest.raises(StoreError, match="s3://nobody: create x"):
+        open_store("s3://nobody").create("x", b"")
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_half_written() -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full on this system")
+    # a store whose folder is a file system without room: a tmpfs of one page can't be mounted here, so its writes are made to fail
+    store = open_store("memory:")
+
+    class Full:
+        def __getattr__(self, name: str) -> None:
+            raise OSError(28, "No space left on device")
+
+    store._inner = Full()  # type: ignore[attr-defined]
+    with pytest.raises(StoreError, match="store memory:: create a"):
+        store.create("a", b"x")

@@ -1,0 +1,111 @@
+"""A fleet to tell stories with: documents, a simulated cluster, and the functions behind an embedded bus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+from ulid import ULID
+
+from local.runner import Cloud
+from shared.adapters.simulated import Simulated
+from shared.domain.actions import ActionOutcome
+from shared.domain.nodes import Node
+from shared.domain.reading import Source
+from shared.messages import RelabelRequest
+from shared.wiring import Settings
+
+START = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+
+
+class Fleet:
+    """One store, one cluster, one cloud. Time stands still unless it is moved; waiting for a redelivery takes no time."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.now = START
+        self._waited = 0.0
+        self.cloud = Cloud(
+            Settings(store="memory:", cluster="simulated:unused", **settings), workers=1, monotonic=lambda: self._waited, sleep=self._wait
+        )
+        self.ports = self.cloud.ports
+        self.ports.clock = lambda: self.now
+        self.cluster = Simulated(self.ports.store, "default")
+        self.ports.open_cluster = lambda _access, _name: self.cluster
+
+    def _wait(self, seconds: float) -> None:
+        self._waited += seconds
+
+    # the operator
+
+    def commits(self, *documents: Mapping[str, Any], adopted: bool = True) -> int:
+        """Stage and commit these documents in place of what was there."""
+        text = yaml.safe_dump_all(documents)
+        self.ports.revisions.stage("site", [Source("site.yaml", text.encode())], "an operator", self.now)
+        revision, _ = self.ports.revisions.commit("an operator", self.now)
+        if adopted:
+            self.ports.revisions.tag(revision.number, "site-action-success", "an operator", self.now)
+        return revision.number
+
+    def declares(self, labels: Mapping[str, Mapping[str, str]], **spec: Any) -> int:
+        """A policy for each of these nodes."""
+        return self.commits(*(a_policy(name, {"names": [name]}, wanted, **spec) for name, wanted in labels.items()))
+
+    def sends(self, **request: Any) -> str:
+        """Publish a RelabelRequest; the action's id."""
+        message = RelabelRequest(**({"action": str(ULID()), "requested_by": "an operator"} | request))
+        self.cloud.publish(RelabelRequest.TOPIC, [message.outgoing()])
+        assert message.action
+        return message.action
+
+    def relabels(self, *names: str, **request: Any) -> str:
+        """Ask for these nodes, none named means all, and see it through."""
+        which = {"target_nodes": list(names)} if names else {"name": "update_site"}
+        action = self.sends(**(which | request))
+        self.cloud.drain()
+        return action
+
+    # the cluster
+
+    def has_nodes(self, **nodes: Mapping[str, str]) -> None:
+        """Nodes with these labels, held by the kubelet."""
+        for name, labels in nodes.items():
+            self.cluster.create(name, labels)
+
+    def node(self, name: str) -> Node:
+        """A node that must be there."""
+        node = self.cluster.node(name)
+        assert node is not None, f"no node {name}"
+        return node
+
+    def labels(self, name: str) -> dict[str, str]:
+        """A node's labels."""
+        return dict(self.node(name).labels)
+
+    # what came of it
+
+    def ended(self, action: str) -> ActionOutcome:
+        """How an action ended; it must have."""
+        outcome = self.ports.actions.outcome(action)
+        assert outcome is not None, f"action {action} has not ended"
+        return outcome
+
+    def outcome(self, action: str) -> dict[str, str]:
+        """Node to outcome."""
+        ended = self.ended(action)
+        return dict.fromkeys(ended.unchanged, "unchanged") | {told.subject: told.outcome for told in ended.outcomes}
+
+    def notices(self, kind: str) -> list[dict[str, Any]]:
+        """The data of the notices of this kind, `action.finished` say."""
+        return [notice.data for notice in self.cloud.notices if notice.type == f"dev.hullmark.{kind}.v1"]
+
+
+def a_policy(name: str, nodes: Mapping[str, Any], labels: Mapping[str, str], **spec: Any) -> dict[str, Any]:
+    """A NodeLabelPolicy."""
+    return {
+        "apiVersion": "hullmark.dev/v1",
+        "kind": "NodeLabelPolicy",
+        "metadata": {"name": name},
+        "spec": {"nodes": dict(nodes), "labels": dict(labels), **spec},
+    }

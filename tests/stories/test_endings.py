@@ -1,0 +1,196 @@
+"""Every action ends: stopped, paused and taken up again, expired, dead-lettered, delivered twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from shared.actions import WrongState
+from shared.control import control
+from shared.messages import DeadlineCheck, NodeApply, Outgoing, PartResult, RelabelRequest
+from shared.ports import Refused
+from tests.stories.fleet import Fleet, a_policy
+
+
+def a_site_of(fleet: Fleet, count: int) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}))
+    fleet.has_nodes(**{f"n{number:03}": {} for number in range(count)})
+
+
+def when_planned(fleet: Fleet, action: str, verb: str) -> None:
+    """Give the verb at the first write of the action."""
+    given: list[str] = []
+
+    def give(call: str, _node: str) -> None:
+        if call == "apply_labels" and not given:
+            given.append(verb)
+            control(action, verb, "an operator", fleet.ports, fleet.now)
+
+    fleet.cluster.before = give
+
+
+def test_a_stopped_action_leaves_the_parts_that_were_not_applied_and_says_so(fleet: Fleet) -> None:
+    a_site_of(fleet, 450)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "stop")
+    fleet.cloud.drain()
+
+    ended = fleet.ended(action)
+    assert ended.result == "stopped"
+    assert ended.counts == {"changed": 200, "stopped": 250}
+    assert sum("rack" in node.labels for node in fleet.cluster.nodes()) == 200
+
+
+def test_a_paused_action_waits_and_goes_on_when_it_is_unpaused(fleet: Fleet) -> None:
+    a_site_of(fleet, 450)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "pause")
+    fleet.cloud.drain()
+    assert fleet.ports.actions.lifecycle(action) == "Paused"
+    assert sum("rack" in node.labels for node in fleet.cluster.nodes()) == 200
+
+    control(action, "unpause", "an operator", fleet.ports, fleet.now)
+    fleet.cloud.drain()
+    assert fleet.ended(action).counts == {"changed": 450}
+    assert fleet.ports.actions.lifecycle(action) == "Complete"
+
+
+def test_a_paused_action_that_is_stopped_ends(fleet: Fleet) -> None:
+    a_site_of(fleet, 450)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "pause")
+    fleet.cloud.drain()
+    control(action, "stop", "an operator", fleet.ports, fleet.now)
+    fleet.cloud.drain()
+    assert fleet.ended(action).counts == {"changed": 200, "stopped": 250}
+
+
+@pytest.mark.parametrize("verb", ["stop", "pause", "unpause"])
+def test_an_action_that_has_ended_takes_no_control(fleet: Fleet, verb: str) -> None:
+    a_site_of(fleet, 1)
+    action = fleet.relabels()
+    with pytest.raises(WrongState, match="is Complete"):
+        control(action, verb, "an operator", fleet.ports, fleet.now)
+
+
+def test_an_action_whose_results_never_come_expires_and_names_the_nodes(fleet: Fleet) -> None:
+    a_site_of(fleet, 250)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "pause")
+    fleet.cloud.drain()
+    fleet.now += timedelta(hours=2)
+    fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
+    fleet.cloud.drain()
+
+    ended = fleet.ended(action)
+    assert ended.result == "expired"
+    assert ended.counts == {"changed": 200, "failed": 50}
+    assert {told.reason for told in ended.outcomes if told.outcome == "failed"} == {"Expired"}
+    assert [notice["result"] for notice in fleet.notices("action.finished")] == ["expired"]
+    assert fleet.ports.actions.open() == []
+
+
+def test_a_deadline_that_has_not_passed_leaves_an_action_alone(fleet: Fleet) -> None:
+    a_site_of(fleet, 250)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "pause")
+    fleet.cloud.drain()
+    fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
+    fleet.cloud.drain()
+    assert fleet.ports.actions.outcome(action) is None
+
+
+def test_everything_delivered_twice_ends_once(fleet: Fleet) -> None:
+    a_site_of(fleet, 250)
+    inner = fleet.cloud.publish
+    fleet.ports.bus.publish = lambda topic, messages: inner(topic, [*messages, *messages])  # type: ignore[method-assign]
+    action = fleet.sends(name="update_site")
+    fleet.cloud.drain()
+
+    assert fleet.ended(action).counts == {"changed": 250}
+    assert {notice["id"] for notice in fleet.notices("action.finished")} == {action}
+    assert fleet.cloud.dead == []
+
+
+def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fleet: Fleet) -> None:
+    a_site_of(fleet, 1)
+    fleet.cloud.publish(RelabelRequest.TOPIC, [Outgoing(b'{"target_nodes": "n000"}')])
+    fleet.cloud.drain()
+    (action,) = fleet.ports.actions.ids()
+    assert fleet.ended(action).counts == {"changed": 1}
+
+
+def test_an_empty_request_is_refused_with_a_notice_and_not_delivered_again(fleet: Fleet) -> None:
+    fleet.cloud.publish(RelabelRequest.TOPIC, [Outgoing(b"{}")])
+    fleet.cloud.drain()
+    (refused,) = fleet.notices("request.refused")
+    assert "no nodes" in refused["problems"][0]["message"]
+    assert fleet.cloud.delivered == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"not json", b"[]", b'{"target_nodes": 5}', b'{"target_node": ["n1"]}', b'{"target_nodes":["n1"],"version":2}']
+)
+def test_what_is_no_request_is_refused_and_never_means_every_node(fleet: Fleet, body: bytes) -> None:
+    a_site_of(fleet, 1)
+    fleet.cloud.publish(RelabelRequest.TOPIC, [Outgoing(body)])
+    fleet.cloud.drain()
+    assert len(fleet.notices("request.refused")) == 1
+    assert fleet.labels("n000") == {}
+
+
+def test_a_part_that_its_function_can_never_take_becomes_failures_of_its_nodes(fleet: Fleet) -> None:
+    a_site_of(fleet, 250)
+    action = fleet.sends(name="update_site")
+
+    def broken(call: str, node: str) -> None:
+        if call == "apply_labels" and node == "n210":
+            raise RuntimeError("a bug")
+
+    fleet.cluster.before = broken
+    fleet.cloud.drain()
+
+    ended = fleet.ended(action)
+    assert ended.counts == {"changed": 200, "failed": 50}
+    assert {told.reason for told in ended.outcomes if told.outcome == "failed"} == {"DeadLettered"}
+    assert [letter.topic for letter in fleet.cloud.dead] == [NodeApply.TOPIC]
+
+
+def test_a_message_that_nobody_can_read_becomes_a_notice(fleet: Fleet) -> None:
+    fleet.cloud.publish(PartResult.TOPIC, [Outgoing(b"\xff\xfe garbage")])
+    fleet.cloud.drain()
+    (lost,) = fleet.notices("message.lost")
+    assert "garbage" in lost["body"]
+
+
+def test_a_retry_takes_only_the_nodes_that_failed(fleet: Fleet) -> None:
+    a_site_of(fleet, 3)
+
+    def forbidden(call: str, node: str) -> None:
+        if call == "apply_labels" and node == "n001":
+            raise Refused("Forbidden", "not this one")
+
+    fleet.cluster.before = forbidden
+    first = fleet.relabels()
+    fleet.cluster.before = lambda _call, _node: None
+
+    again = fleet.relabels(*fleet.ended(first).unsuccessful, retry_of=first)
+
+    assert fleet.outcome(again) == {"n001": "changed"}
+    assert fleet.ports.actions.request(again).retry_of == first
+
+
+def test_an_action_that_a_process_left_open_goes_on_from_the_store(fleet: Fleet) -> None:
+    a_site_of(fleet, 250)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "stop")
+    fleet.cluster.before = lambda _call, _node: None
+    fleet.cloud._queue.clear()  # the process ends before anything is delivered
+    from shared.intake import accept
+
+    accept(RelabelRequest(name="update_site"), action, fleet.ports, fleet.now)
+
+    assert fleet.cloud.resume() == [action]
+    fleet.cloud.drain()
+    assert fleet.ended(action).counts == {"changed": 250}

@@ -1,0 +1,330 @@
+"""The main job as stories: documents in, labelled nodes out, and every outcome with its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.domain.nodes import ALIAS_OWNER, OWNER
+from shared.ports import Refused, Unavailable
+from tests.stories.fleet import Fleet, a_policy
+
+
+def test_a_relabel_brings_every_node_to_its_document_and_closes_the_action(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "gone": {"rack": "r8"}})
+    fleet.has_nodes(n1={"zone": "a"})
+
+    action = fleet.relabels("n1", "gone")
+
+    assert fleet.labels("n1") == {"zone": "a", "rack": "r7"}
+    assert fleet.outcome(action) == {"n1": "changed", "gone": "missing"}
+    assert fleet.ended(action).result == "partial_success"
+    assert [notice["id"] for notice in fleet.notices("action.finished")] == [action]
+
+
+def test_a_second_relabel_changes_nothing_and_writes_nothing(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels("n1")
+    before = fleet.node("n1").resource_version
+    calls: list[str] = []
+    fleet.cluster.before = lambda call, _node: calls.append(call)
+
+    action = fleet.relabels("n1")
+
+    assert fleet.outcome(action) == {"n1": "unchanged"}
+    assert fleet.node("n1").resource_version == before
+    assert "apply_labels" not in calls
+    assert set(calls) <= {"server_version", "node", "nodes"}
+
+
+def test_a_key_that_is_no_longer_declared_goes_and_one_that_others_hold_too_stays(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7", "tier": "gold"}})
+    fleet.has_nodes(n1={"tier": "gold"})
+    fleet.relabels("n1")
+    fleet.declares({"n1": {"pool": "x"}})
+
+    fleet.relabels("n1")
+
+    assert fleet.labels("n1") == {"tier": "gold", "pool": "x"}
+
+
+def test_a_node_that_nothing_selects_any_more_loses_what_we_own_and_nothing_else(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "n2": {"rack": "r8"}})
+    fleet.has_nodes(n1={"zone": "a"}, n2={})
+    fleet.relabels()
+    fleet.declares({"n2": {"rack": "r8"}})
+
+    action = fleet.relabels()
+
+    assert fleet.labels("n1") == {"zone": "a"}
+    assert fleet.outcome(action) == {"n1": "changed", "n2": "unchanged"}
+
+
+def test_a_site_action_tags_its_revision_and_a_targeted_one_never_does(fleet: Fleet) -> None:
+    fleet.has_nodes(n1={})
+    revision = fleet.commits(a_policy("p", {}, {"rack": "r1"}), adopted=False)
+    fleet.relabels()
+    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-success"]
+
+    following = fleet.commits(a_policy("p", {}, {"rack": "r2"}), adopted=False)
+    fleet.relabels("n1")
+    assert fleet.ports.revisions.tags(following) == ["committed"]
+    assert fleet.labels("n1")["rack"] == "r2"
+
+
+def test_a_site_action_with_a_missing_node_tags_a_failure(fleet: Fleet) -> None:
+    revision = fleet.commits(a_policy("p", {"names": ["gone"]}, {"rack": "r1"}), adopted=False)
+    fleet.relabels()
+    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-failure"]
+
+
+@pytest.mark.parametrize(
+    ("committed", "adopted", "names", "reason"),
+    [
+        (False, False, ["n1"], "NoCommittedRevision"),
+        (True, False, ["n1"], "NoSiteAction"),
+        (True, True, ["n1", "stranger"], "UnknownNode"),
+    ],
+)
+def test_a_request_that_must_be_refused_is_told_and_leaves_no_action(
+    fleet: Fleet, committed: bool, adopted: bool, names: list[str], reason: str
+) -> None:
+    fleet.has_nodes(n1={})
+    if committed:
+        fleet.commits(a_policy("p", {}, {"rack": "r1"}), adopted=adopted)
+
+    action = fleet.sends(target_nodes=names)
+    fleet.cloud.drain()
+
+    (refused,) = fleet.notices("request.refused")
+    assert [problem["reason"] for problem in refused["problems"]] == [reason]
+    assert fleet.ports.actions.find(action) is None
+    assert fleet.labels("n1") == {}
+
+
+def test_an_old_message_never_brings_an_old_declaration_back(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "old"}})
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+    newest = 0
+
+    def commit_before_the_write(call: str, _node: str) -> None:
+        nonlocal newest
+        if call == "node" and not newest:
+            newest = fleet.declares({"n1": {"rack": "new"}})
+
+    fleet.cluster.before = commit_before_the_write
+    fleet.cloud.drain()
+
+    assert fleet.labels("n1") == {"rack": "new"}
+    assert fleet.ended(action).result == "success"
+
+
+def test_a_node_that_is_created_again_while_its_part_travels_is_labelled_under_its_new_uid(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+    done: list[str] = []
+
+    def replace_before_the_write(call: str, node: str) -> None:
+        if call == "apply_labels" and not done:
+            done.append(node)
+            fleet.cluster.delete("n1")
+            fleet.cluster.create("n1", {"zone": "b"})
+
+    fleet.cluster.before = replace_before_the_write
+    fleet.cloud.drain()
+
+    assert fleet.labels("n1") == {"zone": "b", "rack": "r7"}
+    assert fleet.outcome(action) == {"n1": "changed"}
+
+
+def test_a_node_that_goes_away_is_missing_and_is_not_created(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+    fleet.cluster.before = lambda call, node: fleet.cluster.delete(node) if call == "apply_labels" else None
+    fleet.cloud.drain()
+
+    assert fleet.outcome(action) == {"n1": "missing"}
+    assert fleet.cluster.node("n1") is None
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome", "value"), [("force", "changed", "ours"), ("skip", "skipped", "theirs"), ("fail", "failed", "theirs")]
+)
+def test_a_key_that_another_manager_holds_is_taken_left_or_fails_its_node(fleet: Fleet, how: str, outcome: str, value: str) -> None:
+    fleet.declares({"n1": {"team": "ours"}}, onConflict=how)
+    fleet.has_nodes(n1={})
+    fleet.cluster.set_labels("n1", {"team": "theirs"}, "a-colleague")
+
+    action = fleet.relabels("n1")
+
+    assert fleet.outcome(action) == {"n1": outcome}
+    assert fleet.labels("n1")["team"] == value
+    if how != "force":
+        (told,) = fleet.ended(action).outcomes
+        assert "team is held by a-colleague" in told.message
+
+
+@pytest.mark.parametrize("how", ["skip", "fail"])
+def test_a_conflict_that_comes_up_between_planning_and_writing_is_settled_by_the_policy_too(fleet: Fleet, how: str) -> None:
+    fleet.declares({"n1": {"team": "ours", "rack": "r1"}}, onConflict=how)
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+
+    def a_colleague_is_quicker(call: str, node: str) -> None:
+        if call == "apply_labels" and "team" not in fleet.labels(node):
+            fleet.cluster.set_labels(node, {"team": "theirs"}, "a-colleague")
+
+    fleet.cluster.before = a_colleague_is_quicker
+    fleet.cloud.drain()
+
+    assert fleet.labels("n1")["team"] == "theirs"
+    assert fleet.outcome(action) == {"n1": "changed" if how == "skip" else "failed"}
+    assert ("rack" in fleet.labels("n1")) == (how == "skip")
+
+
+def test_prune_all_takes_what_is_not_declared_and_spares_kubernetes_and_the_vendors(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}, prune="all"))
+    kept = {"kubernetes.io/os": "linux", "nvidia.com/gpu": "yes", "feature.node.kubernetes.io/x": "y", "team.k8s.io/z": "1"}
+    fleet.has_nodes(n1={**kept, "mine": "1", "example.com/mine": "2"})
+
+    action = fleet.relabels("n1")
+
+    assert fleet.labels("n1") == {**kept, "rack": "r1"}
+    (told,) = fleet.ended(action).outcomes
+    assert told.changes is not None
+    assert told.changes.remove == ["example.com/mine", "mine"]
+    assert fleet.outcome(fleet.relabels("n1")) == {"n1": "unchanged"}
+
+
+def test_aliases_are_part_of_the_plan_and_written_under_their_own_manager(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}})
+    fleet.has_nodes(n1={"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"})
+
+    action = fleet.relabels("n1")
+
+    node = fleet.node("n1")
+    assert node.labels["beta.kubernetes.io/os"] == "linux"
+    assert node.applied == {OWNER: frozenset({"rack"}), ALIAS_OWNER: frozenset({"beta.kubernetes.io/os"})}
+    assert fleet.outcome(action) == {"n1": "changed"}
+    assert fleet.outcome(fleet.relabels("n1")) == {"n1": "unchanged"}
+
+
+def test_a_policy_conflict_on_one_node_fails_that_node_and_leaves_the_others_alone(fleet: Fleet) -> None:
+    fleet.commits(
+        a_policy("a", {"matchLabels": {"gpu": "yes"}}, {"pool": "a"}), a_policy("b", {"matchLabels": {"big": "yes"}}, {"pool": "b"})
+    )
+    fleet.has_nodes(both={"gpu": "yes", "big": "yes"}, one={"gpu": "yes"})
+
+    action = fleet.relabels()
+
+    assert fleet.outcome(action) == {"both": "failed", "one": "changed"}
+    failed = next(told for told in fleet.ended(action).outcomes if told.subject == "both")
+    assert failed.reason == "PolicyConflict"
+    assert "NodeLabelPolicy/a" in failed.message
+    assert "NodeLabelPolicy/b" in failed.message
+
+
+def test_a_cluster_that_is_away_for_a_moment_delays_the_action_and_changes_nothing_else(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+    failures = iter([True, True, True])
+
+    def away(call: str, _node: str) -> None:
+        if call == "apply_labels" and next(failures, False):
+            raise Unavailable("connection refused")
+
+    fleet.cluster.before = away
+    fleet.cloud.drain()
+
+    assert fleet.outcome(action) == {"n1": "changed"}
+    assert fleet.labels("n1") == {"rack": "r7"}
+
+
+def test_a_cluster_that_stays_away_fails_its_nodes_with_the_cause(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+
+    def away(call: str, _node: str) -> None:
+        if call == "apply_labels":
+            raise Unavailable("connection refused by 10.0.0.1:6443")
+
+    fleet.cluster.before = away
+    fleet.cloud.drain()
+
+    (told,) = fleet.ended(action).outcomes
+    assert (told.outcome, told.reason, told.retryable) == ("failed", "Unavailable", True)
+    assert "10.0.0.1:6443" in told.message
+    assert fleet.ended(action).result == "failure"
+
+
+def test_a_refusal_by_the_server_is_told_at_once_and_not_tried_again(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    calls: list[str] = []
+
+    def forbidden(call: str, node: str) -> None:
+        if call == "apply_labels":
+            calls.append(node)
+            raise Refused("Forbidden", "nodes is forbidden: user hullmark cannot patch")
+
+    fleet.cluster.before = forbidden
+    action = fleet.relabels("n1")
+
+    (told,) = fleet.ended(action).outcomes
+    assert (told.outcome, told.reason, told.retryable) == ("failed", "Forbidden", False)
+    assert calls == ["n1"]
+
+
+def test_a_listing_that_never_comes_ends_the_action_as_failed_with_every_target_told(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "n2": {"rack": "r7"}})
+    fleet.has_nodes(n1={}, n2={})
+
+    def away(call: str, _node: str) -> None:
+        if call in ("nodes", "node"):
+            raise Unavailable("connection refused")
+
+    fleet.cluster.before = away
+    action = fleet.relabels("n1", "n2")
+
+    assert fleet.outcome(action) == {"n1": "failed", "n2": "failed"}
+    assert fleet.ended(action).reason == "DeadLettered"
+
+
+def test_many_nodes_go_out_in_parts_and_come_back_as_one_result(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}))
+    fleet.has_nodes(**{f"n{number:03}": {} for number in range(450)})
+
+    action = fleet.relabels()
+
+    plan = fleet.ports.actions.plan(action)
+    assert plan is not None
+    assert [len(part) for part in plan.parts] == [200, 200, 50]
+    assert fleet.ended(action).counts == {"changed": 450}
+
+
+def test_a_dry_run_says_what_would_change_and_writes_nothing(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+
+    action = fleet.relabels("n1", dry_run=True)
+
+    assert fleet.labels("n1") == {}
+    (told,) = fleet.ended(action).outcomes
+    assert (told.outcome, told.reason) == ("changed", "DryRun")
+
+
+def test_a_filter_selects_by_labels_that_nodes_are_to_carry(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"tier": "gold"}, "n2": {"tier": "tin"}})
+    fleet.has_nodes(n1={}, n2={})
+    gold = {"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_labels": {"tier": "gold"}}]}
+
+    action = fleet.sends(node_filter=gold)
+    fleet.cloud.drain()
+
+    assert fleet.outcome(action) == {"n1": "changed"}
+    assert fleet.labels("n2") == {}
