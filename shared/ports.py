@@ -16,6 +16,7 @@ from shared.messages import Outgoing
 T = TypeVar("T")
 R = TypeVar("R")
 
+
 class ClusterError(Exception):
     """Any answer of a cluster other than success. `reason` is a CamelCase code, `retryable` says whether later may help."""
 
