@@ -307,8 +307,12 @@ Steps = list[tuple[str, str, dict[str, str]]]
 
 
 def _play(world: World, name: str, start: Mapping[str, str], steps: Steps) -> tuple[Node, list[object]]:
-    """The node after these steps, and what each of ours answered."""
-    uid = world.others.create(name, start)
+    """The node after these steps, and what each of ours answered.
+
+    One label stays throughout, as on every node that a kubelet registered: on a real server the map itself has owners too, and they
+    stand in the way of whoever fills it again after it was empty.
+    """
+    uid = world.others.create(name, {"kubernetes.io/hostname": name, **start})
     answers: list[object] = []
     for kind, who, labels in steps:
         if kind == "update":
