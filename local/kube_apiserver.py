@@ -168,11 +168,9 @@ class Fleet:
     def __init__(self, kube: KubeApiserver) -> None:
         self._server = ApiServer(kube.access, in_flight=16)
 
-    def create(
-        self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet", annotations: Mapping[str, str] | None = None
-    ) -> str:
+    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet") -> str:
         """A node, registered by `manager`. Returns its uid."""
-        metadata = {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})}
+        metadata = {"name": name, "labels": dict(labels or {}), "annotations": {"node.alpha.kubernetes.io/ttl": "0"}}
         return self._create({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, manager)
 
     def fill(self, names: Sequence[str]) -> None:
@@ -211,7 +209,8 @@ class Fleet:
 
     def apply(self, name: str, labels: Mapping[str, str], manager: str) -> None:
         """Server-Side Apply of another manager, forced."""
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(labels)}}
+        metadata = {"name": name, **({"labels": dict(labels)} if labels else {})}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         query, kind = {"fieldManager": manager, "force": "true"}, {"Content-Type": "application/apply-patch+yaml"}
         self._server.request("PATCH", f"/api/v1/nodes/{name}", query, json.dumps(node).encode(), {**kind, **_METADATA})
 
@@ -220,9 +219,13 @@ class Fleet:
         kind = {"Content-Type": "application/merge-patch+json"}
         self._server.request("PATCH", f"/api/v1/nodes/{name}", {"fieldManager": manager}, json.dumps(body).encode(), {**kind, **_METADATA})
 
+    def forget_managers(self, name: str) -> None:
+        """Drop managedFields, as an object from before Server-Side Apply has none."""
+        self.patch(name, {"metadata": {"managedFields": [{}]}})
+
     def clear(self) -> None:
         """Delete every node."""
-        self._server.request("DELETE", "/api/v1/nodes", headers=_METADATA)
+        self._server.request("DELETE", "/api/v1/nodes")
 
     def post(self, path: str, body: Mapping[str, Any]) -> None:
         """Create any object."""

@@ -12,6 +12,7 @@ import ssl
 import tempfile
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -232,6 +233,7 @@ class _Line:
         self._host, self._port, self._prefix = url.hostname, port or (443 if url.scheme == "https" else 80), url.path.rstrip("/")
         self._context = _tls(access) if url.scheme == "https" else None
         self._idle: deque[http.client.HTTPConnection] = deque()
+        self.close = weakref.finalize(self, _close_all, self._idle)
 
     def send(self, method: str, target: str, body: bytes, headers: Mapping[str, str], end: float) -> tuple[int, float, bytes]:
         """Status code, Retry-After (seconds; 0: none) and body. A kept connection that the server had closed is replaced once."""
@@ -297,9 +299,10 @@ class _Line:
             return Unavailable(f"{call} at {self.access.server}: timed out ({cut(str(error))})")
         return Unavailable(f"{call} at {self.access.server}: {type(error).__name__}: {cut(str(error))}")
 
-    def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+
+def _close_all(connections: deque[http.client.HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 class _Connection(http.client.HTTPConnection):

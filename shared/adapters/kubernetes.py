@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ _ONE = {"Accept": _METADATA.format("")}
 _LIST = {"Accept": _METADATA.format("List")}
 _APPLY = {**_ONE, "Content-Type": "application/apply-patch+yaml"}
 _MERGE = {**_ONE, "Content-Type": "application/merge-patch+json"}
-_LABELS = ".metadata.labels."
+_LABELS = ".metadata.labels"
 
 
 class _ListMetadata(msgspec.Struct):
@@ -39,7 +39,7 @@ class _ListMetadata(msgspec.Struct):
 
 
 class _Objects(msgspec.Struct):
-    items: list[NodeObject]
+    items: list[NodeObject] | None  # null in an empty list
     metadata: _ListMetadata
 
 
@@ -67,7 +67,7 @@ class Kubernetes:
                 while True:
                     query = {"limit": str(PAGE), **({"continue": page} if page else {})}
                     answer = self._read(_objects, "/api/v1/nodes", query, _LIST)
-                    found.extend(item.node() for item in answer.items)
+                    found.extend(item.node() for item in answer.items or ())
                     page = answer.metadata.next
                     if not page:
                         return found
@@ -87,12 +87,13 @@ class Kubernetes:
     def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:
         if not uid:
             raise NodeGone(f"node {name!r} has no uid: applying without one would create it")
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid, "labels": dict(labels)}}
+        metadata = {"name": name, "uid": uid, **({"labels": dict(labels)} if labels else {})}  # an empty map would itself be a thing to own
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         query = {"fieldManager": manager, "force": "true" if force else "false", "fieldValidation": "Strict"}
         try:
             return self._patch(name, query, body, _APPLY)
         except Rejected as rejected:
-            if rejected.code == 409 and (managers := _managers(rejected)):
+            if rejected.code == 409 and (managers := _managers(rejected, labels)):
                 raise Conflict(managers) from rejected
             if _other_uid(rejected):
                 raise NodeGone(f"node {name!r} with uid {uid} is gone") from rejected
@@ -132,14 +133,20 @@ def _path(name: str) -> str:
     return "/api/v1/nodes/" + quote(name, safe="")
 
 
-def _managers(rejected: Rejected) -> dict[str, str]:
-    """Key → the managers that hold it, out of the causes of a 409: `conflict with "kubelet" using v1`, at `.metadata.labels.KEY`."""
+def _managers(rejected: Rejected, declared: Iterable[str]) -> dict[str, str]:
+    """Key → the managers that hold it, out of the causes of a 409: `conflict with "kubelet" using v1`, at `.metadata.labels.KEY`.
+
+    Who applied an empty map holds `.metadata.labels` itself, and so stands in the way of every key.
+    """
     held: dict[str, set[str]] = {}
     details = rejected.status.details
     for cause in (details.causes if details else None) or ():
-        if cause.reason == "FieldManagerConflict" and cause.field.startswith(_LABELS):
+        path, _, key = cause.field.partition(_LABELS)
+        if cause.reason == "FieldManagerConflict" and not path:
             quoted = re.search(r'conflict with ("(?:[^"\\]|\\.)*")', cause.message)
-            held.setdefault(cause.field.removeprefix(_LABELS), set()).add(json.loads(quoted[1]) if quoted else cause.message)
+            manager = json.loads(quoted[1]) if quoted else cause.message
+            for one in [key.removeprefix(".")] if key else declared:
+                held.setdefault(one, set()).add(manager)
     return {key: ", ".join(sorted(managers)) for key, managers in held.items()}
 
 

@@ -1,0 +1,310 @@
+"""A cluster that exists only in the object store, with the API server's ownership rules for labels.
+
+The embedded default, and the second implementation behind every test of the port. Rules: Server-Side Apply of Kubernetes 1.35
+(https://kubernetes.io/docs/reference/using-api/server-side-apply/), held to a real server by tests/adapters/test_clusters.py.
+
+    clusters/NAME/seed.json                     the nodes at the beginning, written once
+    clusters/NAME/nodes/NODE/0000000002.json    one object per version of a node that changed since; the greatest counts
+
+Creating the next version is the compare-and-swap; older versions are removed afterwards. A deleted node leaves a last version that says so.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from shared.domain.labels import key_error, value_error
+from shared.domain.nodes import Node
+from shared.ports import OWNER, Conflict, NodeGone, ObjectStore, Refused, Stale, Unavailable
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+"""What the API server calls the owner of everything on an object without managedFields, once somebody applies to it."""
+_DIGITS = 10
+
+
+class _Manager(msgspec.Struct, frozen=True):
+    name: str
+    operation: str
+    """`Apply` or `Update`: with the name, what an owner is."""
+    keys: frozenset[str]
+
+
+class _State(msgspec.Struct, frozen=True):
+    uid: str
+    labels: dict[str, str]
+    managers: tuple[_Manager, ...] = ()
+    kubelet_version: str = ""
+    tracked: bool = True
+    """Whether it has managedFields at all; an object without them gets none by Updates, only by the first Apply."""
+    deleted: bool = False
+
+
+class _Seed(msgspec.Struct, frozen=True):
+    version: str
+    nodes: dict[str, _State]
+
+
+_states, _seeds = msgspec.json.Decoder(_State), msgspec.json.Decoder(_Seed)
+
+
+def _nothing_happens(_call: str, _node: str) -> None:
+    return
+
+
+class Simulated:
+    """`shared.ports.Cluster` in a store, seeded once with `seed()`. Several processes may use one store at the same time.
+
+    `before(call, node)` runs at the start of every call of the port (`node` is empty for a listing) and may raise what a real server
+    would. `interrupt()` runs between reading a node and writing it, so that a test can let others in.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        name: str = "default",
+        seed: Callable[[], Iterable[Node]] = tuple,
+        *,
+        version: str = "",
+        before: Callable[[str, str], None] = _nothing_happens,
+        interrupt: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.before, self.interrupt = before, interrupt
+        self._store, self._folder = store, f"clusters/{name}/"
+        self._seed_nodes, self._seed_version = seed, version
+        self._seeded: _Seed | None = None
+        self._lock = threading.RLock()
+        self._known: dict[str, tuple[int, _State]] = {}
+
+    # -- the port
+
+    def server_version(self) -> str:
+        self.before("server_version", "")
+        return self._seed().version
+
+    def nodes(self) -> list[Node]:
+        self.before("nodes", "")
+        newest: dict[str, int] = {}
+        for key in self._store.keys(f"{self._folder}nodes/"):
+            *_, folder, file = key.split("/")
+            newest[folder] = int(file.removesuffix(".json"))
+        found = []
+        for name in sorted(self._seed().nodes.keys() | newest.keys()):
+            version, state = self._at(name, newest[name]) if name in newest else (1, self._seed().nodes[name])
+            if not state.deleted:
+                found.append(_node(name, version, state))
+        return found
+
+    def node(self, name: str) -> Node | None:
+        self.before("node", name)
+        version, state = self._newest(name)
+        return None if state is None or state.deleted else _node(name, version, state)
+
+    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:
+        self.before("apply_labels", name)
+        _check(labels)
+
+        def applied(_: int, state: _State) -> _State:
+            if state.uid != uid:
+                raise NodeGone(f"node {name!r} with uid {uid} is gone")
+            return _apply(state, manager, dict(labels), force)
+
+        return self._change(name, applied)
+
+    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = OWNER) -> Node:
+        self.before("remove_labels", name)
+
+        def removed(version: int, state: _State) -> _State:
+            if str(version) != resource_version:
+                raise Stale(f"node {name!r} changed since it was read")
+            return _update(state, manager, dict.fromkeys(keys))
+
+        return self._change(name, removed)
+
+    def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return [work(item) for item in items]
+
+    # -- what others do to the cluster
+
+    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet") -> str:
+        """A node registered by `manager`; of a name that was deleted before, a new one. Returns its uid. Raises Refused where it exists."""
+        _check(labels or {})
+        version, state = self._newest(name)
+        if state is not None and not state.deleted:
+            raise Refused("AlreadyExists", f'nodes "{name}" already exists')
+        new = _update(_State(str(uuid.uuid4()), {}), manager, dict(labels or {}))
+        if not self._write(name, version, new):
+            raise Refused("AlreadyExists", f'nodes "{name}" already exists')
+        return new.uid
+
+    def delete(self, name: str) -> None:
+        """Delete a node. Raises NodeGone."""
+        self._change(name, lambda _, state: _State(state.uid, {}, deleted=True))
+
+    def set_labels(self, name: str, labels: Mapping[str, str | None], manager: str = "kubectl-label") -> None:
+        """Set (or, with None, remove) labels by Update, as kubelets and `kubectl label` do. Raises NodeGone."""
+        _check({key: value for key, value in labels.items() if value is not None})
+        self._change(name, lambda _, state: _update(state, manager, labels))
+
+    def apply(self, name: str, labels: Mapping[str, str], manager: str) -> None:
+        """Server-Side Apply of another manager, forced. Raises NodeGone."""
+        self._change(name, lambda _, state: _apply(state, manager, dict(labels), force=True))
+
+    def forget_managers(self, name: str) -> None:
+        """Drop managedFields, as an object from before Server-Side Apply has none. Raises NodeGone."""
+        self._change(name, lambda _, state: msgspec.structs.replace(state, managers=(), tracked=False))
+
+    # -- versions in the store
+
+    def _change(self, name: str, change: Callable[[int, _State], _State]) -> Node:
+        """Read, decide, create the next version; again while others are faster. What changes nothing is not written."""
+        for _ in range(100):
+            version, state = self._newest(name)
+            if state is None or state.deleted:
+                raise NodeGone(f"no node {name!r}")
+            changed = change(version, state)
+            if changed == state:
+                return _node(name, version, state)
+            self.interrupt()
+            if self._write(name, version, changed):
+                return _node(name, version + 1, changed)
+        raise Unavailable(f"node {name!r} in {self._folder}: others wrote it a hundred times in a row")
+
+    def _write(self, name: str, version: int, state: _State) -> bool:
+        """Write `version` + 1. False where another writer was first: it has made that version, or one beyond it and removed that one."""
+        mine = self._key(name, version + 1)
+        if not self._store.create(mine, msgspec.json.encode(state)):
+            return False
+        there = self._store.keys(f"{self._folder}nodes/{name}/")
+        if there and there[-1] > mine:
+            self._store.delete(mine)
+            return False
+        with self._lock:
+            self._known[name] = version + 1, state
+        for key in there:
+            if key < mine:
+                self._store.delete(key)
+        return True
+
+    def _newest(self, name: str) -> tuple[int, _State | None]:
+        keys = self._store.keys(f"{self._folder}nodes/{name}/")
+        if keys:
+            return self._at(name, int(keys[-1].removesuffix(".json").rpartition("/")[2]))
+        seeded = self._seed().nodes.get(name)
+        return (1, seeded) if seeded else (0, None)
+
+    def _at(self, name: str, version: int) -> tuple[int, _State]:
+        """That version, or the newest where a writer has replaced it since it was listed."""
+        known = self._known.get(name)
+        if known and known[0] == version:
+            return known
+        body = self._store.get(self._key(name, version))
+        if body is None:
+            newer, state = self._newest(name)
+            if state is None:
+                raise Unavailable(f"{self._key(name, version)} vanished: was the store cleared while in use?")
+            return newer, state
+        with self._lock:
+            self._known[name] = version, _states.decode(body)
+            return self._known[name]
+
+    def _key(self, name: str, version: int) -> str:
+        return f"{self._folder}nodes/{name}/{version:0{_DIGITS}}.json"
+
+    def _seed(self) -> _Seed:
+        """The nodes at the beginning: what the first process found in the file, whoever asks."""
+        with self._lock:
+            if self._seeded is None:
+                key = f"{self._folder}seed.json"
+                body = self._store.get(key)
+                if body is None:
+                    seed = _Seed(self._seed_version, {node.name: _state(node) for node in self._seed_nodes()})
+                    body = msgspec.json.encode(seed)
+                    if not self._store.create(key, body):
+                        body = self._store.get(key) or body
+                self._seeded = _seeds.decode(body)
+            return self._seeded
+
+
+def _check(labels: Mapping[str, str]) -> None:
+    for key, value in labels.items():
+        problem = key_error(key) or value_error(value)
+        if problem:
+            raise Refused("Invalid", f"metadata.labels: {key}: {problem}")
+
+
+def _apply(state: _State, manager: str, labels: dict[str, str], force: bool) -> _State:
+    """Server-Side Apply: conflicts where others hold another value; `force` takes those keys from them; equal values are shared;
+    a key applied before and left out now goes unless somebody else holds it.
+    """
+    managers = state.managers
+    if not state.tracked:
+        managers = (_Manager(BEFORE_FIRST_APPLY, "Update", frozenset(state.labels)),)
+    mine = [entry for entry in managers if (entry.name, entry.operation) == (manager, "Apply")]
+    others = [entry for entry in managers if entry not in mine]
+    taken = {key for key, value in labels.items() if key in state.labels and state.labels[key] != value}
+    held: dict[str, set[str]] = {}
+    for entry in others:
+        for key in entry.keys & taken:
+            held.setdefault(key, set()).add(entry.name)
+    if held and not force:
+        raise Conflict({key: ", ".join(sorted(names)) for key, names in held.items()})
+    others = [msgspec.structs.replace(entry, keys=entry.keys - taken) for entry in others]
+    kept = frozenset[str]().union(*(entry.keys for entry in others))
+    dropped = {key for entry in mine for key in entry.keys} - labels.keys() - kept
+    result = {key: value for key, value in state.labels.items() if key not in dropped} | labels
+    return _with(state, result, [*others, _Manager(manager, "Apply", frozenset(labels))])
+
+
+def _update(state: _State, manager: str, labels: Mapping[str, str | None]) -> _State:
+    """A merge patch: keys whose value changes are taken from everybody; what stays equal changes no ownership."""
+    changed = {key for key, value in labels.items() if state.labels.get(key) != value}
+    gained = {key for key in changed if labels[key] is not None}
+    result = {key: value for key, value in state.labels.items() if key not in changed}
+    result |= {key: value for key, value in labels.items() if key in gained and value is not None}
+    if not state.tracked:
+        return msgspec.structs.replace(state, labels=result)
+    mine = (manager, "Update")
+    others = [
+        msgspec.structs.replace(entry, keys=entry.keys - changed | (gained if (entry.name, entry.operation) == mine else frozenset()))
+        for entry in state.managers
+    ]
+    if not any((entry.name, entry.operation) == mine for entry in others):
+        others.append(_Manager(*mine, frozenset(gained)))
+    return _with(state, result, others)
+
+
+def _with(state: _State, labels: dict[str, str], managers: Iterable[_Manager]) -> _State:
+    """The state with these labels; managers without keys go, and their order never makes a difference."""
+    kept = sorted((entry for entry in managers if entry.keys), key=lambda entry: (entry.name, entry.operation))
+    return msgspec.structs.replace(state, labels=labels, managers=tuple(kept), tracked=True)
+
+
+def _state(node: Node) -> _State:
+    """A listed node: its managers as far as a listing tells them."""
+    keys: dict[tuple[str, str], set[str]] = {(name, "Apply"): set(keys) for name, keys in node.applied.items()}
+    for key, names in node.owners.items():
+        for name in names:
+            if key not in node.applied.get(name, ()):
+                keys.setdefault((name, "Update"), set()).add(key)
+    managers = [_Manager(*identity, frozenset(held)) for identity, held in keys.items()]
+    state = _State(node.uid or str(uuid.uuid4()), dict(node.labels), (), node.kubelet_version, tracked=False)
+    return _with(state, state.labels, managers) if managers or not state.labels else state
+
+
+def _node(name: str, version: int, state: _State) -> Node:
+    owners: dict[str, list[str]] = {}
+    for entry in state.managers:
+        for key in entry.keys:
+            names = owners.setdefault(key, [])
+            if entry.name not in names:
+                names.append(entry.name)
+    applied = {entry.name: entry.keys for entry in state.managers if entry.operation == "Apply"}
+    return Node(name, state.uid, state.labels, str(version), {k: tuple(v) for k, v in owners.items()}, applied, state.kubelet_version)

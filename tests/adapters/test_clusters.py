@@ -1,0 +1,459 @@
+"""What `shared.ports.Cluster` promises, held by the real API server and by the simulated one alike."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.adapters.kubernetes import Kubernetes
+from shared.adapters.simulated import Simulated
+from shared.adapters.store import open_store
+from shared.domain.nodes import Node
+from shared.ports import Cluster, Conflict, NodeGone, Refused, Stale
+
+
+class Others(Protocol):
+    """What other people and controllers do to a cluster."""
+
+    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet") -> str: ...
+    def delete(self, name: str) -> None: ...
+    def set_labels(self, name: str, labels: Mapping[str, str | None], manager: str = "kubectl-label") -> None: ...
+    def apply(self, name: str, labels: Mapping[str, str], manager: str) -> None: ...
+    def forget_managers(self, name: str) -> None: ...
+
+
+@dataclass
+class World:
+    cluster: Cluster
+    others: Others
+
+    def labels(self, name: str) -> dict[str, str]:
+        node = self.cluster.node(name)
+        assert node is not None
+        return dict(node.labels)
+
+
+@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.real)])
+def world(request: pytest.FixtureRequest) -> World:
+    if request.param == "real":
+        return World(request.getfixturevalue("real_cluster"), request.getfixturevalue("real_fleet"))
+    simulated = Simulated(open_store("memory:"))
+    return World(simulated, simulated)
+
+
+# -- reading
+
+
+def test_a_cluster_without_nodes_lists_none(world: World) -> None:
+    assert world.cluster.nodes() == []
+    assert world.cluster.node("n1") is None
+
+
+def test_a_node_is_read_with_its_labels_and_their_owners(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a"}, manager="kubelet")
+    world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+
+    node = world.cluster.node("n1")
+
+    assert node is not None
+    assert (node.name, node.uid, node.labels) == ("n1", uid, {"zone": "a", "rack": "r1"})
+    assert node.owners == {"zone": ("kubelet",), "rack": ("hullmark",)}
+    assert node.applied == {"hullmark": {"rack"}}
+
+
+def test_a_listing_shows_the_same_as_reading_each_node(world: World) -> None:
+    for name in ("n1", "n2", "n3"):
+        world.others.create(name, {"zone": name})
+    world.others.delete("n2")
+
+    listed = sorted(world.cluster.nodes(), key=lambda node: node.name)
+
+    assert listed == [world.cluster.node("n1"), world.cluster.node("n3")]
+
+
+# -- applying
+
+
+def test_what_was_applied_before_and_is_no_longer_declared_goes(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a"})
+    world.cluster.apply_labels("n1", uid, {"rack": "r1", "row": "7"})
+
+    answer = world.cluster.apply_labels("n1", uid, {"rack": "r2"})
+
+    assert answer.labels == {"zone": "a", "rack": "r2"} == world.labels("n1")
+    assert answer == world.cluster.node("n1")
+
+
+def test_an_empty_declared_set_removes_all_of_ours_and_nothing_else(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a"})
+    world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+
+    answer = world.cluster.apply_labels("n1", uid, {})
+
+    assert answer.labels == {"zone": "a"}
+    assert answer.applied == {}
+
+
+def test_applying_the_same_again_writes_nothing(world: World) -> None:
+    uid = world.others.create("n1")
+    first = world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+    assert world.cluster.apply_labels("n1", uid, {"rack": "r1"}).resource_version == first.resource_version
+
+
+def test_two_managers_of_ours_keep_apart(world: World) -> None:
+    uid = world.others.create("n1")
+    world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+    world.cluster.apply_labels("n1", uid, {"alias": "x"}, manager="hullmark-aliases")
+
+    node = world.cluster.apply_labels("n1", uid, {})
+
+    assert node.labels == {"alias": "x"}
+    assert node.applied == {"hullmark-aliases": {"alias"}}
+
+
+def test_applying_to_an_absent_node_creates_none(world: World) -> None:
+    with pytest.raises(NodeGone, match="n1"):
+        world.cluster.apply_labels("n1", "6a1a1c30-9f1f-4a3c-8d57-0f6f7a3d1c11", {"rack": "r1"})
+    with pytest.raises(NodeGone):
+        world.cluster.apply_labels("n1", "", {"rack": "r1"})
+    assert world.cluster.nodes() == []
+
+
+def test_a_node_recreated_under_its_name_is_another_node(world: World) -> None:
+    old = world.others.create("n1")
+    world.others.delete("n1")
+    new = world.others.create("n1")
+
+    with pytest.raises(NodeGone):
+        world.cluster.apply_labels("n1", old, {"rack": "r1"})
+
+    assert old != new
+    assert world.labels("n1") == {}
+
+
+def test_a_key_that_others_hold_with_the_same_value_is_shared_and_stays_when_we_drop_it(world: World) -> None:
+    uid = world.others.create("n1")
+    world.others.apply("n1", {"rack": "r1"}, manager="argocd")
+    shared = world.cluster.apply_labels("n1", uid, {"rack": "r1"}, force=False)
+    assert shared.owners == {"rack": ("argocd", "hullmark")}
+
+    assert world.cluster.apply_labels("n1", uid, {}).labels == {"rack": "r1"}
+
+
+def test_force_takes_a_key_over_from_appliers_and_updaters_alike(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a"})
+    world.others.apply("n1", {"rack": "theirs"}, manager="argocd")
+
+    node = world.cluster.apply_labels("n1", uid, {"rack": "ours", "zone": "b"}, force=True)
+
+    assert node.labels == {"rack": "ours", "zone": "b"}
+    assert node.owners == {"rack": ("hullmark",), "zone": ("hullmark",)}
+
+
+def test_without_force_each_key_in_conflict_names_who_holds_it_and_nothing_is_written(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a", "topology.example.com/row.no": "1"})
+    world.others.apply("n1", {"rack": "theirs"}, manager="argocd")
+    world.others.set_labels("n1", {"team": "x"}, manager='odd "name"')
+
+    with pytest.raises(Conflict) as refused:
+        world.cluster.apply_labels(
+            "n1", uid, {"rack": "r", "zone": "b", "topology.example.com/row.no": "2", "team": "y", "new": "1"}, force=False
+        )
+
+    assert refused.value.managers == {
+        "rack": "argocd",
+        "zone": "kubelet",
+        "topology.example.com/row.no": "kubelet",
+        "team": 'odd "name"',
+    }
+    assert world.labels("n1") == {"zone": "a", "topology.example.com/row.no": "1", "rack": "theirs", "team": "x"}
+
+
+def test_several_holders_of_one_key_are_all_named(world: World) -> None:
+    uid = world.others.create("n1")
+    world.others.apply("n1", {"rack": "r1"}, manager="flux")
+    world.others.apply("n1", {"rack": "r1"}, manager="argocd")
+
+    with pytest.raises(Conflict) as refused:
+        world.cluster.apply_labels("n1", uid, {"rack": "r2"}, force=False)
+
+    assert refused.value.managers == {"rack": "argocd, flux"}
+
+
+def test_a_key_taken_from_us_is_no_longer_ours_to_remove(world: World) -> None:
+    uid = world.others.create("n1")
+    world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+    world.others.set_labels("n1", {"rack": "theirs"})
+
+    node = world.cluster.apply_labels("n1", uid, {})
+
+    assert node.labels == {"rack": "theirs"}
+    assert node.owners == {"rack": ("kubectl-label",)}
+
+
+def test_an_object_without_managers_belongs_to_whoever_was_before_us(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a", "rack": "r1"})
+    world.others.forget_managers("n1")
+
+    with pytest.raises(Conflict) as refused:
+        world.cluster.apply_labels("n1", uid, {"rack": "r2"}, force=False)
+    node = world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+
+    assert refused.value.managers == {"rack": "before-first-apply"}
+    assert node.owners == {"zone": ("before-first-apply",), "rack": ("before-first-apply", "hullmark")}
+
+
+@pytest.mark.parametrize(("key", "value"), [("bad key", "x"), ("a/b/c", "x"), ("rack", "no spaces"), ("rack", "x" * 64)])
+def test_an_invalid_label_is_refused_and_nothing_is_written(world: World, key: str, value: str) -> None:
+    uid = world.others.create("n1", {"zone": "a"})
+    with pytest.raises(Refused) as refused:
+        world.cluster.apply_labels("n1", uid, {key: value, "rack2": "r"})
+    assert refused.value.reason == "Invalid"
+    assert len(str(refused.value)) < 500
+    assert world.labels("n1") == {"zone": "a"}
+
+
+# -- removing
+
+
+def test_remove_labels_takes_keys_whoever_owns_them(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a", "keep": "1"})
+    node = world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+
+    after = world.cluster.remove_labels("n1", ["zone", "rack", "absent"], resource_version=node.resource_version)
+
+    assert after.labels == {"keep": "1"}
+    assert after.owners == {"keep": ("kubelet",)}
+    assert after.resource_version != node.resource_version
+
+
+def test_remove_labels_on_a_node_that_changed_since_is_stale_and_removes_nothing(world: World) -> None:
+    world.others.create("n1", {"zone": "a"})
+    seen = world.cluster.node("n1")
+    assert seen is not None
+    world.others.set_labels("n1", {"team": "x"})
+
+    with pytest.raises(Stale):
+        world.cluster.remove_labels("n1", ["zone"], resource_version=seen.resource_version)
+
+    assert world.labels("n1") == {"zone": "a", "team": "x"}
+
+
+def test_remove_labels_on_a_recreated_node_is_stale_and_on_an_absent_one_gone(world: World) -> None:
+    world.others.create("n1", {"zone": "a"})
+    seen = world.cluster.node("n1")
+    assert seen is not None
+    world.others.delete("n1")
+    with pytest.raises(NodeGone):
+        world.cluster.remove_labels("n1", ["zone"], resource_version=seen.resource_version)
+    world.others.create("n1", {"zone": "a"})
+    with pytest.raises(Stale):
+        world.cluster.remove_labels("n1", ["zone"], resource_version=seen.resource_version)
+    assert world.labels("n1") == {"zone": "a"}
+
+
+def test_remove_labels_of_no_keys_keeps_every_label(world: World) -> None:
+    world.others.create("n1", {"zone": "a"})
+    seen = world.cluster.node("n1")
+    assert seen is not None
+    assert world.cluster.remove_labels("n1", [], resource_version=seen.resource_version) == seen
+
+
+# -- many at a time
+
+
+def test_spread_keeps_the_order_and_does_each_item_once(world: World) -> None:
+    uids = {f"n{i}": world.others.create(f"n{i}") for i in range(30)}
+
+    answers = world.cluster.spread(lambda name: world.cluster.apply_labels(name, uids[name], {"rack": name}), list(uids))
+
+    assert [node.name for node in answers] == list(uids)
+    assert {node.name: node.labels for node in world.cluster.nodes()} == {name: {"rack": name} for name in uids}
+
+
+def test_spread_raises_what_the_work_raises(world: World) -> None:
+    def work(number: int) -> int:
+        if number == 3:
+            raise KeyError(number)
+        return number
+
+    with pytest.raises(KeyError):
+        world.cluster.spread(work, range(6))
+    assert world.cluster.spread(work, []) == []
+
+
+# -- ownership at random
+
+KEYS = ["rack", "row", "zone", "example.com/team"]
+LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["1", "2", ""]), max_size=4)
+UPDATES = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["1", "2", "", None]), min_size=1, max_size=3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("update"), st.sampled_from(["kubelet", "kubectl-label"]), UPDATES),
+        st.tuples(st.just("apply"), st.sampled_from(["argocd", "flux"]), LABELS),
+        st.tuples(st.just("ours"), st.sampled_from(["force", "ask"]), LABELS),
+    ),
+    max_size=6,
+)
+_numbers = itertools.count()
+Steps = list[tuple[str, str, dict[str, str]]]
+
+
+def _play(world: World, name: str, start: Mapping[str, str], steps: Steps) -> tuple[Node, list[object]]:
+    """The node after these steps, and what each of ours answered.
+
+    One label stays throughout, as on every node that a kubelet registered: on a real server the map itself has owners too, and they
+    stand in the way of whoever fills it again after it was empty.
+    """
+    uid = world.others.create(name, {"kubernetes.io/hostname": name, **start})
+    answers: list[object] = []
+    for kind, who, labels in steps:
+        if kind == "update":
+            world.others.set_labels(name, labels, manager=who)
+        elif kind == "apply":
+            world.others.apply(name, labels, manager=who)
+        else:
+            try:
+                answers.append(dict(world.cluster.apply_labels(name, uid, labels, force=who == "force").labels))
+            except Conflict as conflict:
+                answers.append(conflict.managers)
+    node = world.cluster.node(name)
+    assert node is not None
+    return node, answers
+
+
+def _foreign_labels_survive(world: World, start: Mapping[str, str], steps: Steps, ours: Mapping[str, str]) -> None:
+    """Whatever happened before: an apply of ours changes no key that it doesn't name, unless we alone held it."""
+    name = f"random-{next(_numbers)}"
+    before, _ = _play(world, name, start, steps)
+
+    after = world.cluster.apply_labels(name, before.uid, ours)
+
+    foreign = {key: value for key, value in before.labels.items() if key not in ours and before.owners.get(key, ()) != ("hullmark",)}
+    assert foreign.items() <= after.labels.items()
+    assert dict(after.labels) == {**foreign, **ours}
+    again = world.cluster.apply_labels(name, before.uid, {})
+    assert {key: again.labels.get(key) for key in foreign} == foreign
+
+
+@settings(max_examples=200, deadline=None)
+@given(start=LABELS, steps=STEPS, ours=LABELS)
+def test_foreign_labels_survive_in_the_simulated_cluster(start: dict[str, str], steps: Steps, ours: dict[str, str]) -> None:
+    simulated = Simulated(open_store("memory:"))
+    _foreign_labels_survive(World(simulated, simulated), start, steps, ours)
+
+
+@pytest.mark.real
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=LABELS, steps=STEPS, ours=LABELS)
+def test_foreign_labels_survive_in_a_real_cluster(
+    real_cluster: Kubernetes, real_fleet: Others, start: dict[str, str], steps: Steps, ours: dict[str, str]
+) -> None:
+    _foreign_labels_survive(World(real_cluster, real_fleet), start, steps, ours)
+
+
+@pytest.mark.real
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=LABELS, steps=STEPS)
+def test_the_simulated_cluster_does_what_the_real_one_does(
+    real_cluster: Kubernetes, real_fleet: Others, start: dict[str, str], steps: Steps
+) -> None:
+    simulated = Simulated(open_store("memory:"))
+    name = f"twin-{next(_numbers)}"
+
+    real, real_answers = _play(World(real_cluster, real_fleet), name, start, steps)
+    copy, copied_answers = _play(World(simulated, simulated), name, start, steps)
+
+    assert copied_answers == real_answers
+    assert (copy.labels, copy.owners, copy.applied) == (real.labels, real.owners, real.applied)
+
+
+# -- one writer beside another, on one store
+
+
+@pytest.mark.parametrize("url", ["memory:", "file"])
+def test_writers_in_several_processes_lose_nothing(url: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    store = open_store(url if url == "memory:" else f"file:{tmp_path_factory.mktemp('store')}")
+    clusters = [Simulated(store) for _ in range(4)]
+    uid = clusters[0].create("n1")
+
+    def write(number: int) -> None:
+        for turn in range(10):
+            clusters[number].set_labels("n1", {f"w{number}-{turn}": "1"}, manager=f"m{number}")
+            clusters[number].apply_labels("n1", uid, {f"a{number}": str(turn)}, manager=f"applier{number}")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    node = Simulated(store).node("n1")
+    assert node is not None
+    assert node.labels == {f"w{n}-{t}": "1" for n in range(4) for t in range(10)} | {f"a{n}": "9" for n in range(4)}
+
+
+def test_a_writer_that_read_long_ago_does_not_slip_its_version_under_newer_ones() -> None:
+    store = open_store("memory:")
+    fast, slow = Simulated(store), Simulated(store)
+    uid = fast.create("n1")
+    turns = iter(range(5))
+
+    def others_write_five_times() -> None:
+        for turn in turns:
+            fast.set_labels("n1", {"fast": str(turn)})
+
+    slow.interrupt = others_write_five_times
+
+    slow.apply_labels("n1", uid, {"slow": "1"})
+
+    node = fast.node("n1")
+    assert node is not None
+    assert node.labels == {"fast": "4", "slow": "1"}
+    assert len(store.keys("clusters/default/nodes/n1/")) == 1
+
+
+def test_a_simulated_cluster_is_seeded_once_and_outlives_its_process() -> None:
+    store = open_store("memory:")
+    seed = [Node("n1", "u1", {"zone": "a"}, owners={"zone": ("kubelet",)}, kubelet_version="v1.30.1"), Node("n2", "", {})]
+    first = Simulated(store, seed=lambda: seed, version="v1.30.4")
+    first.apply_labels("n1", "u1", {"rack": "r1"})
+    first.delete("n2")
+
+    again = Simulated(store, seed=lambda: pytest.fail("seeded twice"))
+
+    assert again.nodes() == [
+        Node(
+            "n1",
+            "u1",
+            {"zone": "a", "rack": "r1"},
+            "2",
+            {"zone": ("kubelet",), "rack": ("hullmark",)},
+            {"hullmark": frozenset({"rack"})},
+            "v1.30.1",
+        )
+    ]
+    assert again.server_version() == "v1.30.4"
+
+
+def test_a_simulated_cluster_answers_with_the_faults_that_a_test_wants() -> None:
+    calls = []
+
+    def before(call: str, node: str) -> None:
+        calls.append((call, node))
+        if call == "apply_labels":
+            raise Refused("Forbidden", "not today")
+
+    cluster = Simulated(open_store("memory:"), before=before)
+    uid = cluster.create("n1")
+    with pytest.raises(Refused, match="not today"):
+        cluster.apply_labels("n1", uid, {"rack": "r1"})
+    cluster.nodes()
+    assert calls == [("apply_labels", "n1"), ("nodes", "")]
