@@ -1,0 +1,66 @@
+"""The real site designs, through every function, onto the nodes of a real kube-apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.kube_apiserver import Fleet as RealNodes
+from local.kube_apiserver import KubeApiserver
+from local.runner import Cloud
+from shared import telemetry, wiring
+from shared.domain.reading import Source
+from shared.domain.site import load
+from shared.messages import RelabelRequest
+from shared.wiring import Settings
+from tests.sites import SITES, site_file
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def cloud(kube: KubeApiserver, real_fleet: RealNodes) -> Iterator[Cloud]:
+    telemetry.write_to(None)
+    yield Cloud(Settings(store="memory:", cluster=f"kubeconfig:{kube.kubeconfig()}"))
+    wiring.install(None)
+
+
+def relabel(cloud: Cloud) -> str:
+    action = "01ARZ3NDEKTSV4RRFFQ69G5FAV"[:-3] + f"{len(cloud.ports.actions.ids()):03}"
+    cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site").outgoing()])
+    cloud.drain()
+    return action
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_real_site_relabels_real_nodes_and_leaves_every_foreign_label_alone(cloud: Cloud, real_fleet: RealNodes, site: str) -> None:
+    file: Path = site_file(site)
+    source = Source(site, file.read_bytes())
+    declared = {name: dict(node["labels"]) for name, node in load([source]).effective().items()}
+    foreign = {"kubernetes.io/hostname": "h", "nvidia.com/gpu.present": "true", "hand.made/note": "keep"}
+    for name in declared:
+        real_fleet.create(name, foreign, manager="kubelet")
+    cloud.ports.revisions.stage("site", [source], "an operator", cloud.ports.clock())
+    cloud.ports.revisions.commit("an operator", cloud.ports.clock())
+
+    first = relabel(cloud)
+
+    cluster = cloud.ports.cluster("default", None)
+    assert {node.name: dict(node.labels) for node in cluster.nodes()} == {name: {**foreign, **labels} for name, labels in declared.items()}
+    ended = cloud.ports.actions.outcome(first)
+    assert ended is not None
+    labelled = [name for name, labels in declared.items() if labels]
+    assert ended.counts == {k: v for k, v in {"changed": len(labelled), "unchanged": len(declared) - len(labelled)}.items() if v}
+
+    versions = {node.name: node.resource_version for node in cluster.nodes()}
+    again = cloud.ports.actions.outcome(relabel(cloud))
+    assert again is not None
+    assert again.counts == {"unchanged": len(declared)}
+    assert {node.name: node.resource_version for node in cluster.nodes()} == versions
+
+    cloud.ports.revisions.stage("site", [], "an operator", cloud.ports.clock())
+    cloud.ports.revisions.commit("an operator", cloud.ports.clock())
+    relabel(cloud)
+    assert all(dict(node.labels) == foreign for node in cluster.nodes())
