@@ -2,7 +2,7 @@
 
 The functions are the deployed ones: loaded by functions-framework from the same files, called over its own WSGI entry with the
 bytes of a Pub/Sub push. What the bus promises is what Pub/Sub promises: at least once, redelivered with backoff while the answer
-is not 2xx, dead-lettered after MAX_ATTEMPTS. Messages live in memory: an action cut off by the end of the process goes on
+is not 2xx, dead-lettered after LAST_ATTEMPT. Messages live in memory: an action cut off by the end of the process goes on
 from the store when `resume` is called.
 """
 
@@ -24,11 +24,9 @@ import functions_framework
 
 from local import steps
 from shared import telemetry, wiring
-from shared.messages import Notice, Outgoing, RelabelRequest
+from shared.messages import LAST_ATTEMPT, Notice, Outgoing, RelabelRequest
 from shared.wiring import Ports, Settings
 
-MAX_ATTEMPTS = 5
-"""Deliveries before a message goes to `dead-letters` (Pub/Sub's least, and terraform's choice)."""
 BACKOFF = (0.2, 10.0)
 """Seconds before the first redelivery, doubled each time, and the most: terraform's retry policy, shortened for one machine."""
 
@@ -180,7 +178,7 @@ class Cloud:
             error = f"{type(raised).__name__}: {raised}"
         log.warning("%s did not take a message of %s (delivery %d): %s", waiting.step, waiting.topic, waiting.attempt, error)
         with self._changed:
-            if waiting.attempt < MAX_ATTEMPTS:
+            if waiting.attempt < LAST_ATTEMPT:
                 waiting.due = self._monotonic() + min(BACKOFF[0] * 2 ** (waiting.attempt - 1), BACKOFF[1])
                 waiting.attempt += 1
                 self._put(waiting)

@@ -30,10 +30,11 @@ class Rejected(Exception):
         super().__init__("; ".join(problem.message for problem in problems))
 
 
-def accept(request: RelabelRequest, action: str, ports: Ports, now: datetime) -> ActionRequest:
+def accept(request: RelabelRequest, action: str, ports: Ports, now: datetime, *, reach: bool = False) -> ActionRequest:
     """Check and record a request under the id `action`; an id that was accepted before is returned as it was recorded.
 
-    Raises Rejected, and Refused or Unavailable where the cluster is asked about names that no document knows and does not answer.
+    With `reach`, a cluster that does not answer is told before anything is recorded (somebody waits for the answer).
+    Raises Rejected, and Refused or Unavailable where the cluster is asked (about names that no document knows, say) and does not answer.
     """
     known = ports.actions.find(action)
     if known:
@@ -50,6 +51,8 @@ def accept(request: RelabelRequest, action: str, ports: Ports, now: datetime) ->
         access = ports.cluster(cluster, revision)
     except Refused as refused:
         raise Rejected(Problem(refused.reason, str(refused))) from refused
+    if reach:
+        access.server_version()
     unnamed = revision.unknown(request.target_nodes or [])
     unknown = [name for name in unnamed if access.node(name) is None]
     if unknown:

@@ -21,6 +21,9 @@ from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
 from shared.domain.selection import NodeFilter
 
+LAST_ATTEMPT = 5
+"""The delivery after which the bus gives a message up (`max_delivery_attempts`): what still fails then is recorded with its cause."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:

@@ -137,6 +137,9 @@ class Pods(Protocol):
 class StoreError(Exception):
     """The store did not do it (no space, read-only, refused, unreachable). The message says what and where."""
 
+    reason = "StoreError"
+    retryable = True
+
 
 class ObjectStore(Protocol):
     """Objects by key (`a/b/c.json`). Create-only writes are the one concurrency primitive. Methods may raise StoreError."""

@@ -12,14 +12,12 @@ from cloudevents.http import CloudEvent
 from shared import telemetry, wiring
 from shared.domain.outcomes import Changes, NodeTask, Outcome
 from shared.domain.planning import held
-from shared.messages import Delivery, NodeApply, PartResult
+from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
 from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
 from shared.wiring import Ports
 
 REREADS = 3
 """Tries at a node that changes under our hands, before it is reported as failed and retryable."""
-LAST_ATTEMPT = 5
-"""The delivery after which the bus gives a message up: what still fails then is recorded with its cause."""
 
 
 class TryAgain(Exception):

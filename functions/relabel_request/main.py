@@ -12,13 +12,14 @@ from datetime import datetime
 
 import functions_framework
 from cloudevents.http import CloudEvent
-from shared.planning import Planned, plan_request
 
 from shared import telemetry, wiring
 from shared.domain.actions import ActionRequest, Plan, split
-from shared.domain.outcomes import NodeTask
+from shared.domain.outcomes import NodeTask, Outcome
 from shared.intake import Problem, Rejected, accept
-from shared.messages import Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
+from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
+from shared.planning import Planned, plan_request
+from shared.ports import ClusterError, StoreError
 from shared.wiring import Ports
 
 
@@ -33,22 +34,31 @@ def relabel_request(event: CloudEvent) -> None:
             request = RelabelRequest.parse(delivery.data)
             action = request.action or delivery.action_id(now)
             line.action, line.subject = action, request.name
-            line.outcome(handle(request, action, ports, now))
+            line.outcome(handle(request, action, ports, now, last=delivery.attempt >= LAST_ATTEMPT))
         except Malformed as malformed:
             line.outcome(refuse(delivery, [Problem("Malformed", str(malformed))], ports, now), reason=str(malformed))
         except Rejected as rejected:
             line.outcome(refuse(delivery, rejected.problems, ports, now), reason=str(rejected))
 
 
-def handle(request: RelabelRequest, action: str, ports: Ports, now: datetime) -> str:
-    """Accept, plan and send out. Delivered again, it goes on with the plan that was made first."""
+def handle(request: RelabelRequest, action: str, ports: Ports, now: datetime, *, last: bool = False) -> str:
+    """Accept, plan and send out. Delivered again, it goes on with the plan that was made first.
+
+    Raises what the cluster or the store raised, unless that is final or this is the last delivery: then the action ends with the cause.
+    """
     accepted = accept(request, action, ports, now)
     if ports.actions.outcome(action):
         return "ended already"
     plan = ports.actions.plan(action)
-    planned = plan_request(accepted, ports, only=None if plan is None else [name for part in plan.parts for name in part])
-    if plan is None:
-        plan = ports.actions.settle_plan(action, make_plan(accepted, planned, now))
+    try:
+        planned = plan_request(accepted, ports, only=None if plan is None else [name for part in plan.parts for name in part])
+    except (ClusterError, StoreError) as error:
+        if plan or (error.retryable and not last):
+            raise
+        plan, planned = unplanned(accepted, error, now), Planned(accepted.revision)
+    else:
+        plan = plan or make_plan(accepted, planned, now)
+    plan = ports.actions.settle_plan(action, plan)
     return send(accepted, plan, {task.name: task for task in planned.tasks}, ports)
 
 
@@ -59,6 +69,15 @@ def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
         settled += planned.preview()
     parts = [] if request.dry_run else split([task.name for task in planned.tasks])
     return Plan(revision=planned.revision, planned_at=now, parts=parts, unchanged=planned.unchanged, settled=settled)
+
+
+def unplanned(request: ActionRequest, error: ClusterError | StoreError, now: datetime) -> Plan:
+    """The plan of a request that can't be planned: every node that it names has failed with the cause."""
+    failed = [
+        Outcome(subject=name, outcome="failed", reason=error.reason, message=str(error), retryable=error.retryable)
+        for name in request.target_nodes or ()
+    ]
+    return Plan(revision=request.revision, planned_at=now, parts=[], settled=failed, reason=error.reason, message=str(error))
 
 
 def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: Ports) -> str:

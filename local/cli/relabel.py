@@ -99,7 +99,7 @@ def read_filter(file: str) -> NodeFilter | None:
 def run(cloud: Cloud, action: str, *, request: RelabelRequest | None = None, resume: bool = False) -> dict[str, Any]:
     """Put a request on the embedded bus and see it through to its end, with a progress bar on a terminal."""
     if request:
-        accept(request, action, cloud.ports, cloud.ports.clock())
+        accept(request, action, cloud.ports, cloud.ports.clock(), reach=True)
         cloud.publish(RelabelRequest.TOPIC, [request.outgoing()])
     if resume:
         cloud.resume()

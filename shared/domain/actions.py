@@ -61,6 +61,9 @@ class Plan(Record):
     parts: list[list[str]]
     unchanged: list[str] = []
     settled: list[Outcome] = []
+    reason: str = ""
+    message: str = ""
+    """Why nothing could be planned, where that is so: the action ends as a failure with this cause."""
 
 
 class ActionOutcome(Record):
@@ -114,8 +117,11 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
     counts = Counter(kinds)
     if plan.unchanged:
         counts["unchanged"] += len(plan.unchanged)
+    result = result_of(counts.elements(), stopped)
     return ActionOutcome(
-        result=result_of(counts.elements(), stopped),
+        result="failure" if plan.reason and result == "success" else result,
+        reason=plan.reason,
+        message=plan.message,
         finished_at=finished_at,
         revision=plan.revision,
         counts=dict(sorted(counts.items())),

@@ -99,26 +99,10 @@ def test_a_store_that_is_none_is_refused_with_the_forms_that_are(url: str) -> No
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreError, match="in the way|file/store"):
+    with pytest.raises(StoreError, match=r"can't make the folder .*file/store"):
         open_store(f"file:{tmp_path / 'file' / 'store'}")
 
 
 def test_a_bucket_that_is_not_there_is_told_with_its_url(s3: str) -> None:
     with pytest.raises(StoreError, match="s3://nobody: create x"):
         open_store("s3://nobody").create("x", b"")
-
-
-def test_a_full_disk_is_told_and_leaves_nothing_half_written() -> None:
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("no /dev/full on this system")
-    # a store whose folder is a file system without room: a tmpfs of one page can't be mounted here, so its writes are made to fail
-    store = open_store("memory:")
-
-    class Full:
-        def __getattr__(self, name: str) -> None:
-            raise OSError(28, "No space left on device")
-
-    store._inner = Full()  # type: ignore[attr-defined]
-    with pytest.raises(StoreError, match="store memory:: create a"):
-        store.create("a", b"x")

@@ -292,7 +292,8 @@ def test_a_listing_that_never_comes_ends_the_action_as_failed_with_every_target_
     action = fleet.relabels("n1", "n2")
 
     assert fleet.outcome(action) == {"n1": "failed", "n2": "failed"}
-    assert fleet.ended(action).reason == "DeadLettered"
+    assert fleet.ended(action).reason == "Unavailable"
+    assert "connection refused" in fleet.ended(action).message
 
 
 def test_many_nodes_go_out_in_parts_and_come_back_as_one_result(fleet: Fleet) -> None:

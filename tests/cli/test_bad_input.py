@@ -1,0 +1,194 @@
+"""What bad input gets: a clear error that says where and what to do, exit code 1, nothing half done."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Hullmark
+from tests.stories.fleet import a_policy
+
+Write = Callable[..., str]
+GOOD = a_policy("racks", {"names": ["n1"]}, {"rack": "r7"})
+
+
+def errors(hullmark: Hullmark, text: str | bytes) -> list[tuple[int, str, str]]:
+    """Line, path and message of each error of this file."""
+    Path("bad.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    ran = hullmark("validate", "-f", "bad.yaml", "-o", "json")
+    assert ran.code == 1, ran.out
+    assert "Traceback" not in ran.err
+    return [(error["line"], error["path"], error["message"]) for error in ran.json["errors"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicie\nmetadata: {name: a}\nspec: {labels: {a: b}}\n", 2, "NodeLabelPolicy"),
+        ("apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: a}\nspec:\n  lables: {a: b}\n", 5, "labels"),
+        ("apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: a}\nspec:\n  labels: {a: 1}\n", 5, "text"),
+        ("apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: a}\nspec:\n  labels: {a: 'b c'}\n", 5, "label value"),
+        (
+            "apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: a}\nspec:\n  labels:\n    kubernetes.io/os: x\n",
+            6,
+            "protected",
+        ),
+        ("a: b\n c: d\n", 2, ""),
+        (b"\x00\x01\x02\xff\xfe binary", 1, ""),
+        (b"apiVersion: \xff\n", 1, ""),
+    ],
+)
+def test_a_document_that_is_wrong_is_told_with_its_line(hullmark: Hullmark, text: str | bytes, line: int, says: str) -> None:
+    found = errors(hullmark, text)
+    assert found[0][0] == line
+    assert says in found[0][2]
+
+
+def test_a_yaml_bomb_is_refused_without_being_expanded(hullmark: Hullmark) -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    assert errors(hullmark, bomb)
+
+
+def test_a_million_lines_are_read_and_judged(hullmark: Hullmark) -> None:
+    text = "schema: other/Thing/v1\nmetadata: {name: big, schema: metadata/Document/v1}\ndata:\n" + "  - x\n" * 1_000_000
+    Path("big.yaml").write_text(text)
+    assert hullmark("validate", "-f", "big.yaml", "-o", "json").json["valid"] is True
+
+
+@pytest.mark.parametrize("command", [("labels",), ("plan", "--nodes", "n.json"), ("select", "--filter", "f.yaml"), ("documents", "stage")])
+def test_documents_that_are_refused_get_the_same_answer_from_every_command(
+    hullmark: Hullmark, nodes: Write, command: tuple[str, ...]
+) -> None:
+    nodes(n1={})
+    os.rename("nodes.json", "n.json")
+    Path("f.yaml").write_text("null\n")
+    Path("bad.yaml").write_bytes(b"kind: \xff")
+    ran = hullmark(*command, "-f", "bad.yaml", "-o", "json")
+    assert ran.code == 1
+    assert ran.json["valid"] is False
+    assert ran.json["errors"][0]["file"] == "bad.yaml"
+
+
+def test_a_refused_commit_says_the_same_and_makes_no_revision(hullmark: Hullmark, site: Write) -> None:
+    hullmark("documents", "stage", "-f", site(a_policy("p", {}, {"a": "b c"})))
+    ran = hullmark("documents", "commit", "-o", "json")
+    assert (ran.code, ran.json["valid"]) == (1, False)
+    assert hullmark("documents", "list", "-o", "json").json["revisions"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["validate"], "give -f"),
+        (["validate", "-f", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["labels", "-f", "site.yaml", "stranger"], "stranger"),
+        (["plan", "-f", "site.yaml", "--nodes", "nowhere.json"], "nowhere.json"),
+        (["plan", "-f", "site.yaml", "--nodes", "nodes.json", "--target", "n1,nobody"], "nobody"),
+        (["plan", "-f", "site.yaml"], "HULLMARK_CLUSTER"),
+        (["select", "-f", "site.yaml", "--filter", "filter.yaml"], "node_names"),
+        (["relabel"], "--all"),
+        (["relabel", "n1"], "no committed documents"),
+        (["actions", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "no action 01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        (["documents", "commit"], "nothing is staged"),
+        (["documents", "show", "3"], "no revision 3"),
+        (["validate", "-f", "site.yaml", "--now", "yesterday"], "yesterday"),
+        (["relabel", "--plan", "site.yaml"], "not a plan"),
+        (["plan", "-o", "xml"], "xml"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_in_a_line(
+    hullmark: Hullmark, site: Write, nodes: Write, arguments: list[str], says: str
+) -> None:
+    site(GOOD)
+    nodes(n1={})
+    Path("filter.yaml").write_text("filter_set_type: union\nfilter_set:\n- filter_type: union\n  node_names: n1\n")
+    ran = hullmark(*arguments)
+    assert ran.code == 1
+    assert says in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+    if "xml" not in arguments:
+        as_json = hullmark(*arguments, "-o", "json")
+        assert as_json.code == 1
+        assert as_json.json
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("STORE", "http://x", "HULLMARK_STORE"),
+        ("BUS", "kafka", "HULLMARK_BUS"),
+        ("CLUSTER", "minikube", "HULLMARK_CLUSTER"),
+        ("CLUSTER", "kubeconfig:/nowhere/config", "/nowhere/config"),
+        ("CLUSTER", "simulated:/nowhere.json", "/nowhere.json"),
+        ("NOW", "tomorrow", "HULLMARK_NOW"),
+        ("IN_FLIGHT", "many", "HULLMARK_IN_FLIGHT"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(
+    hullmark: Hullmark, site: Write, monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(f"HULLMARK_{name}", value)
+    ran = hullmark("plan", "-f", site(GOOD))
+    assert ran.code == 1
+    assert says in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_an_unreachable_cluster_is_told_before_anything_is_accepted(
+    hullmark: Hullmark, site: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("config").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: t}}]\n"
+    )
+    monkeypatch.setenv("HULLMARK_CLUSTER", "kubeconfig:config")
+    hullmark("documents", "stage", "-f", site(GOOD))
+    hullmark("documents", "commit")
+    ran = hullmark("relabel", "--all", "-o", "json")
+    assert ran.code == 1
+    assert "127.0.0.1:1" in ran.err
+    assert ran.json["errors"][0]["reason"] == "Unavailable"
+    assert hullmark("actions", "list", "-o", "json").json == {"actions": []}
+
+
+def test_a_disk_without_room_is_told_and_leaves_the_buffer_empty(hullmark: Hullmark, site: Write, tmp_path: Path) -> None:
+    site(GOOD)
+    script = Path(sys.executable).with_name("hullmark")
+    ran = subprocess.run(
+        [script, "documents", "stage", "-f", "site.yaml"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16)),
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: store file:.hullmark: create staged/default/000001.json")
+    assert hullmark("documents", "list", "-o", "json").json["staged"] == []
+
+
+def test_a_store_that_cannot_be_written_is_told(hullmark: Hullmark, site: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HULLMARK_STORE", "file:/proc/hullmark")
+    ran = hullmark("documents", "stage", "-f", site(GOOD))
+    assert ran.code == 1
+    assert "file:/proc/hullmark" in ran.err
+
+
+def test_a_half_written_store_is_told_with_the_object(
+    hullmark: Hullmark, site: Write, nodes: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{nodes(n1={})}")
+    hullmark("documents", "stage", "-f", site(GOOD))
+    hullmark("documents", "commit")
+    (shard,) = Path(".hullmark").rglob("nodes/00000.json")
+    shard.write_text('{"n1": {')
+    ran = hullmark("relabel", "--all")
+    assert ran.code == 1
+    assert "nodes/00000.json in the store is not whole JSON" in " ".join(ran.out.split())

@@ -1,0 +1,164 @@
+"""The main job by the command line: JSON as DESIGN §11 fixes it, exit codes, what people read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Hullmark
+from tests.stories.fleet import a_policy
+
+Write = Callable[..., str]
+POLICY = a_policy("racks", {"names": ["n1", "gone"]}, {"rack": "r7"})
+
+
+@pytest.fixture
+def committed(hullmark: Hullmark, site: Write, nodes: Write, monkeypatch: pytest.MonkeyPatch) -> Hullmark:
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{nodes(n1={'zone': 'a'}, n2={})}")
+    assert hullmark("documents", "stage", "-f", site(POLICY)).code == 0
+    assert hullmark("documents", "commit").code == 0
+    return hullmark
+
+
+def test_labels_tells_the_labels_and_the_source_of_each(hullmark: Hullmark, site: Write) -> None:
+    ran = hullmark("labels", "-f", site(POLICY), "-o", "json")
+    assert ran.code == 0
+    assert ran.json["nodes"]["n1"] == {"labels": {"rack": "r7"}, "sources": {"rack": "NodeLabelPolicy/racks"}}
+
+
+def test_validate_answers_with_every_problem_and_its_place(hullmark: Hullmark, site: Write) -> None:
+    wrong = a_policy("p", {"names": ["n1"]}, {"bad key!": "x", "kubernetes.io/os": "linux"}, prioriti=3)
+    ran = hullmark("validate", "-f", site(POLICY, wrong), "-o", "json")
+    assert ran.code == 1
+    assert ran.json["valid"] is False
+    assert {"file", "line", "document", "path", "type", "message"} <= set(ran.json["errors"][0])
+    assert {error["file"] for error in ran.json["errors"]} == {"site.yaml"}
+    assert {error["document"] for error in ran.json["errors"]} == {"NodeLabelPolicy/p"}
+    lines = Path("site.yaml").read_text().splitlines()
+    assert all("prioriti" in lines[e["line"] - 1] for e in ran.json["errors"] if e["path"] == "spec.prioriti")
+
+
+def test_validate_is_content_with_good_documents(hullmark: Hullmark, site: Write) -> None:
+    ran = hullmark("validate", "-f", site(POLICY), "-o", "json")
+    assert (ran.code, ran.json["valid"], ran.json["errors"]) == (0, True, [])
+
+
+def test_select_names_the_nodes_sorted(hullmark: Hullmark, site: Write) -> None:
+    Path("filter.json").write_text('{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_labels": {"rack": "r7"}}]}')
+    ran = hullmark("select", "-f", site(POLICY), "--filter", "filter.json", "-o", "json")
+    assert (ran.code, ran.json) == (0, {"nodes": ["gone", "n1"]})
+
+
+def test_plan_lists_only_nodes_that_change_with_the_reason_for_each_key(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    ran = hullmark("plan", "-f", site(POLICY), "--nodes", nodes(n1={"zone": "a"}, n2={}), "-o", "json")
+    assert ran.code == 2
+    assert ran.json["nodes"] == {"n1": {"set": {"rack": "r7"}, "remove": [], "reasons": {"rack": "declared by NodeLabelPolicy/racks"}}}
+    assert (ran.json["unchanged"], ran.json["missing"]) == (1, ["gone"])
+
+
+def test_plan_without_documents_plans_aliases_alone(hullmark: Hullmark, nodes: Write) -> None:
+    file = nodes(n1={"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"}, n2={"kubernetes.io/os": "linux"})
+    ran = hullmark("plan", "--nodes", file, "-o", "json")
+    assert ran.code == 2
+    assert {name: node["set"] for name, node in ran.json["nodes"].items()} == {"n1": {"beta.kubernetes.io/os": "linux"}}
+    old = hullmark("plan", "--nodes", file, "--server-version", "1.17.3", "-o", "json")
+    assert {name: node["set"] for name, node in old.json["nodes"].items()} == {"n1": {"kubernetes.io/os": "windows"}}
+
+
+def test_plan_with_nothing_pending_exits_with_zero(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    ran = hullmark("plan", "-f", site(a_policy("p", {}, {"zone": "a"})), "--nodes", nodes(n1={"zone": "a"}))
+    assert ran.code == 0
+    assert "0 to change, 1 unchanged" in ran.out
+
+
+def test_plan_says_where_a_listing_hides_who_owns_what(hullmark: Hullmark, site: Write) -> None:
+    Path("bare.json").write_text(json.dumps({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "labels": {}}}))
+    ran = hullmark("plan", "-f", site(POLICY), "--nodes", "bare.json")
+    assert "no managedFields" in ran.err
+
+
+def test_relabel_tells_the_outcome_of_every_node(committed: Hullmark) -> None:
+    ran = committed("relabel", "--all", "-o", "json")
+    assert ran.code == 3
+    assert set(ran.json) >= {"id", "result", "nodes"}
+    assert ran.json["result"] == "partial_success"
+    assert {name: node["outcome"] for name, node in ran.json["nodes"].items()} == {"gone": "missing", "n1": "changed", "n2": "unchanged"}
+    assert ran.json["nodes"]["n1"]["changes"] == {"set": {"rack": "r7"}, "remove": []}
+    assert ran.json["nodes"]["gone"]["reason"] == "NodeNotFound"
+
+
+def test_the_simulated_cluster_outlasts_the_process(committed: Hullmark) -> None:
+    committed("relabel", "--all")
+    ran = committed("relabel", "n1", "-o", "json")
+    assert (ran.code, ran.json["nodes"]["n1"]["outcome"]) == (0, "unchanged") or "NoSiteAction" in ran.err
+    plan = committed("plan", "-o", "json")
+    assert (plan.code, plan.json["nodes"], plan.json["revision"]) == (0, {}, 1)
+
+
+def test_a_targeted_relabel_needs_a_site_action_or_an_adoption(committed: Hullmark) -> None:
+    refused = committed("relabel", "n1", "-o", "json")
+    assert refused.code == 1
+    assert refused.json["errors"][0]["reason"] == "NoSiteAction"
+    assert "documents tag" in refused.err
+    assert committed("documents", "tag", "1", "site-action-success").code == 0
+    assert committed("relabel", "n1", "-o", "json").json["result"] == "success"
+
+
+def test_a_failed_action_is_listed_shown_and_retried_on_its_failed_nodes(committed: Hullmark) -> None:
+    action = committed("relabel", "--all", "-o", "json").json["id"]
+    (listed,) = committed("actions", "list", "-o", "json").json["actions"]
+    assert (listed["id"], listed["lifecycle"], listed["result"]) == (action, "Failed", "partial_success")
+    assert committed("actions", "show", action, "-o", "json").json["nodes"]["gone"]["outcome"] == "missing"
+    retried = committed("actions", "retry", action, "-o", "json")
+    assert set(retried.json["nodes"]) == {"gone"}
+    assert retried.json["id"] != action
+
+
+def test_a_plan_that_still_holds_is_applied_and_a_stale_one_is_not(committed: Hullmark, site: Write) -> None:
+    committed("documents", "tag", "1", "site-action-success")
+    assert committed("plan", "--target", "n1", "--out", "p.json").code == 2
+    committed("documents", "stage", "-f", site(a_policy("racks", {"names": ["n1"]}, {"rack": "r8"})))
+    committed("documents", "commit")
+    stale = committed("relabel", "--plan", "p.json", "-o", "json")
+    assert stale.code == 5
+    assert stale.json["errors"][0]["reason"] == "StalePlan"
+    committed("plan", "--target", "n1", "--out", "p.json")
+    applied = committed("relabel", "--plan", "p.json", "-o", "json")
+    assert applied.code == 0
+    assert applied.json["nodes"]["n1"]["changes"]["set"] == {"rack": "r8"}
+
+
+def test_two_revisions_are_compared_in_text_and_in_labels(committed: Hullmark, site: Write) -> None:
+    committed("documents", "stage", "-f", site(a_policy("racks", {"names": ["n1"]}, {"rack": "r8"})))
+    committed("documents", "commit")
+    ran = committed("documents", "diff", "1", "2", "-o", "json")
+    assert ran.json["nodes"]["n1"] == {"before": {"rack": "r7"}, "after": {"rack": "r8"}}
+    assert "+    rack: r8" in ran.json["diff"]
+    listed = committed("documents", "list", "-o", "json").json
+    assert [(revision["number"], revision["nodes"]) for revision in listed["revisions"]] == [(1, 2), (2, 1)]
+
+
+def test_every_command_answers_with_one_yaml_document_too(committed: Hullmark) -> None:
+    import yaml
+
+    assert yaml.safe_load(committed("plan", "-o", "yaml").out)["missing"] == ["gone"]
+
+
+def test_the_console_script_runs_and_ends_with_the_codes(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("hullmark")
+    ran = subprocess.run([script, "valdate"], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert ran.returncode == 1
+    assert "Did you mean `hullmark validate`?" in ran.stderr
+    assert subprocess.run([script, "--help"], capture_output=True, text=True, cwd=tmp_path, timeout=60).returncode == 0
+
+
+def test_the_demo_tells_its_story_to_the_end(hullmark: Hullmark) -> None:
+    ran = hullmark("demo")
+    assert ran.code == 0
+    assert "That was the main job" in ran.err
+    assert "1 unchanged" in ran.out
