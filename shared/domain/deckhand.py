@@ -280,10 +280,13 @@ def merged(below: Any, above: Any) -> Any:
 
 def _get(data: Any, steps: Path) -> Any:
     for step in steps:
-        if (isinstance(data, dict) and step in data) or (isinstance(data, list) and isinstance(step, int) and step < len(data)):
-            data = data[step]
+        if isinstance(step, int):
+            there = isinstance(data, list) and step < len(data)
         else:
+            there = isinstance(data, dict) and step in data
+        if not there:
             return _MISSING
+        data = data[step]
     return data
 
 

@@ -12,7 +12,7 @@ def over(above: dict[str, str], below: Mapping[str, str]) -> Mapping[str, str]:
     """One mapping seen through another, without a copy: a hundred thousand nodes share the labels of a few profiles."""
     if not above or not below:
         return above or below
-    return ChainMap(above, *(below.maps if isinstance(below, ChainMap) else [below]))  # type: ignore[list-item]
+    return ChainMap(above, *(below.maps if isinstance(below, ChainMap) else [below]))
 
 
 def flat(mapping: Mapping[str, str]) -> Mapping[str, str]:
