@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -35,15 +34,19 @@ class NodeFilter(BaseModel):
         return {"filter_set_type": "intersection"} if value == {} else value
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node as a filter sees it: its effective declared labels, its tags, its rack and the Rack document's labels."""
+class Candidate(Protocol):
+    """A node as a filter sees it (a DesignNode is one): its effective declared labels, its tags, its rack and the Rack document's labels."""
 
-    name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    tags: Sequence[str] = ()
-    rack: str = ""
-    rack_labels: Mapping[str, str] = field(default_factory=dict)
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def rack(self) -> str: ...
+    @property
+    def rack_labels(self) -> Mapping[str, str]: ...
 
 
 Test = Callable[[Candidate], bool]
