@@ -280,10 +280,7 @@ def merged(below: Any, above: Any) -> Any:
 
 def _get(data: Any, steps: Path) -> Any:
     for step in steps:
-        if isinstance(step, int):
-            there = isinstance(data, list) and step < len(data)
-        else:
-            there = isinstance(data, dict) and step in data
+        there = (isinstance(data, list) and step < len(data)) if isinstance(step, int) else isinstance(data, dict) and step in data
         if not there:
             return _MISSING
         data = data[step]

@@ -324,10 +324,10 @@ class Difference:
     """
 
     set: Mapping[str, str] = field(default_factory=dict)
-    remove: Sequence[str] = ()
+    remove: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    released: Sequence[str] = ()
+    released: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -353,10 +353,10 @@ def diff(declared: Declared, live: Node, keep_domains: Iterable[str] = KEEP_DOMA
     if declared.prune == "all":
         undeclared = prunable(live.labels, declared.labels, keep_domains, live.owners)
         reasons |= {key: "not declared, and a policy says prune: all" for key in undeclared if key not in reasons}
-    removed = sorted(reasons)
+    removed = tuple(sorted(reasons))
     changed = {key: value for key, value in wrong.items() if key not in skipped}
     reasons |= {key: f"declared by {declared.sources[key]}" if key in declared.sources else "declared" for key in changed}
-    return Difference(changed, removed, skipped, refused, [key for key in released if key not in removed], reasons)
+    return Difference(changed, removed, skipped, refused, tuple(key for key in released if key not in removed), reasons)
 
 
 def prunable(

@@ -35,7 +35,7 @@ class NodeFilter(BaseModel):
 
 
 class Candidate(Protocol):
-    """A node as a filter sees it (a DesignNode is one): its effective declared labels, its tags, its rack and the Rack document's labels."""
+    """A node as a filter sees it; a DesignNode is one. `labels` are the effective declared ones, `rack_labels` the Rack document's."""
 
     @property
     def name(self) -> str: ...

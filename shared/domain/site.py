@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
 from shared.domain import airship
-from shared.domain.aliases import AliasPair, check_pairs, pairs_declared
+from shared.domain.aliases import AliasPair, check_pairs, in_force, pairs_declared
 from shared.domain.design import DesignNode as DesignNode
 from shared.domain.documents import (
     API_VERSION,
@@ -17,7 +17,6 @@ from shared.domain.documents import (
     Cluster,
     GeneratedLabels,
     HullmarkDocument,
-    LabelAliases,
     LabelRules,
     NodeLabelPolicy,
     NodeMatch,
@@ -72,12 +71,16 @@ class Site:
     document_count: int = 0
 
     def effective(self, cluster: str = "default") -> dict[str, dict[str, Mapping[str, str]]]:
-        """What the documents alone say of each node: its labels and their sources. Policies see no live labels here."""
+        """What the documents alone say of each node: its labels and their sources.
+
+        Policies see no live labels here; where they contradict each other for want of them, the node has the design's labels only.
+        """
         found = {}
         for name in sorted(self.nodes):
             declared = declare(name, self.nodes[name], None, self.policies, cluster)
-            if isinstance(declared, Declared):
-                found[name] = {"labels": declared.labels, "sources": declared.sources}
+            if not isinstance(declared, Declared):
+                declared = Declared(self.nodes[name].labels, self.nodes[name].sources)
+            found[name] = {"labels": declared.labels, "sources": declared.sources}
         return found
 
 
@@ -130,7 +133,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     site.policies = shaped.policies()
     site.nodes = design.nodes | {name: DesignNode(name) for name in site.policies.named_nodes() if name not in design.nodes}
     problems += shaped.check_conflicts(site)
-    problems += shaped.check_secondaries(site.policies.alias_pairs if shaped.models(LabelAliases) else ())
+    problems += shaped.check_secondaries(site.policies.alias_pairs)
     site.warnings += shaped.unknown_clusters()
     order = {source.file: number for number, source in enumerate(sources)}
     for found in (problems, site.warnings):
@@ -224,9 +227,14 @@ class _Shaped:
                         yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
 
     def check_secondaries(self, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
-        """Policies that declare the secondary key of a pair that holds for every cluster version (for the others: `secondaries`)."""
-        always = [pair for pair in pairs if not pair.from_ and not pair.before]
-        yield from secondaries([(document, model) for document, model in self.read if isinstance(model, NodeLabelPolicy)], always)
+        """Policies that declare a secondary key. Which pairs hold on a cluster depends on its version, which documents don't tell:
+        here it is the newest, and a policy for certain clusters only has to mind the pairs that hold for every version.
+        """
+        now = in_force(pairs, "")
+        always = [pair for pair in now if not pair.from_ and not pair.before]
+        for document, model in self.read:
+            if isinstance(model, NodeLabelPolicy):
+                yield from secondaries(document, model, now if model.spec.clusters is None else always)
 
     def check_conflicts(self, site: Site) -> Iterator[Problem]:
         """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""
@@ -262,14 +270,13 @@ class _Shaped:
                     yield document.problem(("spec", "clusters", number), "NotFound", f"no Cluster document is named {name}{hint}")
 
 
-def secondaries(policies: Iterable[tuple[Document, NodeLabelPolicy]], pairs: Iterable[AliasPair]) -> Iterator[Problem]:
-    """Labels of policies that are the secondary key of one of these pairs: it follows its primary (DESIGN §3)."""
+def secondaries(document: Document, policy: NodeLabelPolicy, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
+    """Labels of a policy that are the secondary key of one of these pairs, in force: it follows its primary (DESIGN §3)."""
     primary = {pair.secondary: pair.primary for pair in pairs}
-    for document, policy in policies:
-        for key in policy.spec.labels:
-            if key in primary:
-                message = f"{key} follows {primary[key]} (LabelAliases): declare {primary[key]} instead"
-                yield document.problem(("spec", "labels", key), "Forbidden", message)
+    for key in policy.spec.labels:
+        if key in primary:
+            message = f"{key} follows {primary[key]} (an alias pair): declare {primary[key]} instead"
+            yield document.problem(("spec", "labels", key), "Forbidden", message)
 
 
 def _spec(document: Document) -> dict[str, Any]:
