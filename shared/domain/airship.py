@@ -358,7 +358,7 @@ _text, _mapping, _list = _is(str), _is(dict), _is(list)
 
 def _scalar(value: Any) -> Iterable[_Finding]:
     """Text; null inherits, and -1 (like `!`) unsets."""
-    return () if value is None or (value == -1 and value is not True) else _text(value)
+    return () if value is None or value == -1 else _text(value)
 
 
 def _texts(value: Any) -> Iterator[_Finding]:

@@ -1,0 +1,260 @@
+# ruff: noqa: E501 -- a row of a table stays on its line
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.domain.aliases import KEP_793
+from shared.domain.labels import KEEP_DOMAINS
+from shared.domain.reading import DocumentsRefused, Source
+from shared.domain.site import check, load
+
+HEAD = "apiVersion: hullmark.dev/v1\nkind: {kind}\nmetadata:\n  name: x\n"
+
+
+def hullmark(kind: str, name: str, spec: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"apiVersion": "hullmark.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec or {}}
+
+
+def policy(name: str, labels: dict[str, str], **spec: Any) -> dict[str, Any]:
+    return hullmark("NodeLabelPolicy", name, {"labels": labels, **spec})
+
+
+def node(name: str, address: str, **metadata: Any) -> dict[str, Any]:
+    addressing = [{"network": "m", "address": address}]
+    return {"schema": "drydock/BaremetalNode/v1", "metadata": {"name": name}, "data": {"addressing": addressing, "metadata": metadata}}
+
+
+def sources(*documents: dict[str, Any]) -> list[Source]:
+    return [Source("site.yaml", yaml.safe_dump_all(documents, sort_keys=False).encode())]
+
+
+def told(kind: str, rest: str) -> list[tuple[int, str, str]]:
+    return [(p.line, p.path, p.type) for p in check([Source("f", (HEAD.format(kind=kind) + rest).encode())])[0]]
+
+
+def messages(*documents: dict[str, Any]) -> list[str]:
+    return [problem.message for problem in check(sources(*documents))[0]]
+
+
+# --- shapes
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest", "expected"),
+    [
+        ("NodeLabelPolicy", "", [(1, "spec", "Required")]),
+        ("NodeLabelPolicy", "spec: []\n", [(5, "spec", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  label: {}\n", [(6, "spec.label", "Unknown")]),
+        ("NodeLabelPolicy", "spec:\n  labels:\n    a: 1\n    b: true\n    c:\n", [(7, "spec.labels.a", "Invalid"), (8, "spec.labels.b", "Invalid"), (9, "spec.labels.c", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  labels:\n    bad key: x\n", [(7, "spec.labels[bad key]", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  labels:\n    a: bad value\n", [(7, "spec.labels.a", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  labels:\n    topology.kubernetes.io/zone: z\n", [(7, "spec.labels[topology.kubernetes.io/zone]", "Forbidden")]),
+        ("NodeLabelPolicy", "spec:\n  allowProtected: true\n  labels:\n    topology.kubernetes.io/zone: z\n", []),
+        ("NodeLabelPolicy", "spec:\n  priority: high\n", [(6, "spec.priority", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  priority: 1.5\n", [(6, "spec.priority", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  priority: true\n", [(6, "spec.priority", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  prune: everything\n  onConflict: overwrite\n", [(6, "spec.prune", "NotSupported"), (7, "spec.onConflict", "NotSupported")]),
+        ("NodeLabelPolicy", "spec:\n  clusters: c1\n", [(6, "spec.clusters", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  nodes:\n    names: [a, 1]\n", [(7, "spec.nodes.names[1]", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  nodes:\n    names: []\n", [(7, "spec.nodes.names", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  nodes:\n    match_labels: {}\n", [(7, "spec.nodes.match_labels", "Unknown")]),
+        ("NodeLabelPolicy", "spec:\n  nodes:\n    matchLabels:\n      a b: c\n", [(8, "spec.nodes.matchLabels[a b]", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  nodes:\n    matchExpressions:\n    - {key: a, operator: in, values: [b]}\n    - key: b\n      operator: In\n", [(8, "spec.nodes.matchExpressions[0].operator", "NotSupported"), (9, "spec.nodes.matchExpressions[1]", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  nodes:\n    matchExpressions:\n    - {key: a, operator: Exists, values: [b]}\n", [(8, "spec.nodes.matchExpressions[0]", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  exclude: {}\n", [(5, "spec", "Invalid")]),
+        ("LabelRules", "spec:\n  allowProtected: [kubernetes.io/hostnam]\n", [(6, "spec.allowProtected[0]", "NotSupported")]),
+        ("Cluster", "spec:\n  access: {}\n", [(6, "spec.access", "Invalid")]),
+        ("Cluster", "spec:\n  access:\n    inCluster: {}\n    gke: {project: p, location: l, name: n}\n", [(6, "spec.access", "Invalid")]),
+        ("Cluster", "spec:\n  access:\n    kubeconfig: {context: c}\n", [(7, "spec.access.kubeconfig.path", "Required")]),
+        ("Cluster", "spec:\n  access: {simulated: {nodes: f.json}}\n  provider: aks\n", [(7, "spec.provider", "NotSupported")]),
+        ("Cluster", "spec:\n  maintenance:\n    timeWindow: {begin: 220000+0000}\n", [(7, "spec.maintenance.timeWindow.end", "Required")]),
+        ("GeneratedLabels", "spec:\n  from: rack\n", [(5, "spec.key", "Required")]),
+        ("LabelAliases", "spec:\n  pairs:\n  - {primary: a}\n", [(7, "spec.pairs[0].secondary", "Required")]),
+        ("LabelAliases", "spec:\n  pairs:\n  - {primary: a, secondary: b}\n  - {primary: b, secondary: a}\n", [(8, "spec.pairs[1].secondary", "Invalid")]),
+        ("PodLabelPolicy", "spec:\n  topology: zone\n  namespaces: {includes: [a]}\n", [(6, "spec.topology", "Invalid"), (7, "spec.namespaces.includes", "Unknown")]),
+        ("NodeLabelPolicy", "  labels: {a: b}\nspec: {}\n", [(5, "metadata.labels", "Unknown")]),
+    ],
+)  # fmt: skip
+def test_hullmarks_kinds_are_strict_to_the_line(kind: str, rest: str, expected: list[tuple[int, str, str]]) -> None:
+    assert told(kind, rest) == expected
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        hullmark("NodeLabelPolicy", "p", {}),
+        policy("p", {"a": "", "example.com/b": "c"}, clusters=["c"], nodes={"names": ["n"], "matchLabels": {"a": "b"}, "tags": ["t"], "racks": ["r"],
+               "matchExpressions": [{"key": "k", "operator": "DoesNotExist"}]}, exclude={"racks": ["r"]}, priority=-3, prune="all", onConflict="skip"),
+        hullmark("LabelRules", "r", {"allowProtected": ["kubernetes.io/hostname"], "keepDomains": []}),
+        hullmark("Cluster", "c", {"access": {"kubeconfig": {"path": "p", "context": "c"}}, "provider": "gardener", "cloudProfile": "p", "maintenance":
+                 {"timeWindow": {"begin": "220000+0100", "end": "230000+0100"}, "timeZone": "Europe/Berlin", "autoUpdate": {"kubernetesVersion": True, "machineImageVersion": False}}}),
+        hullmark("Cluster", "c", {"access": {"eks": {"region": "r", "name": "n"}}}),
+        hullmark("Cluster", "c", {"access": {"inCluster": {}}}),
+        hullmark("GeneratedLabels", "g", {"from": "hostname", "key": "example.com/host"}),
+        hullmark("LabelAliases", "a", {"pairs": [{"primary": "a", "secondary": "b", "ensureSecondaryExists": True, "from": "1.20", "before": "1.30"}]}),
+        hullmark("PodLabelPolicy", "p", {"enabled": True, "topology": [], "extra": ["example.com/x"], "namespaces": {"include": ["a"], "exclude": ["b"]}, "asAnnotations": True}),
+        {"apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot", "metadata": {"name": "s", "namespace": "n"}, "spec": {"anything": 1}},
+    ],
+)  # fmt: skip
+def test_every_field_of_the_contract_is_accepted(document: dict[str, Any]) -> None:
+    assert check(sources(document)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (policy("p", {"a": 1}), "must be text, not a number: put it in quotes"),  # type: ignore[dict-item]
+        (policy("p", {}, clusters="c"), "must be a list, not text: write it as [value]"),
+        (policy("p", {}, lables={}), "unknown field `lables`: did you mean labels?"),
+        (policy("p", {}, nodes={"rack": ["a"]}), "unknown field `rack`: did you mean racks?"),
+        (policy("p", {}, prune="al"), "`al` is not one of owned, all: did you mean all?"),
+        (hullmark("NodeLabelPolicies", "p"), "unknown kind NodeLabelPolicies: did you mean NodeLabelPolicy?"),
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, "unknown kind ConfigMap: known are NodeLabelPolicy, LabelRules, Cluster"),
+        ({"apiVersion": "v1", "kind": "Node"}, "give node lists with --nodes"),
+        ({"apiVersion": "hullmark.dev/v2", "kind": "LabelRules"}, "LabelRules is of apiVersion hullmark.dev/v1, not hullmark.dev/v2"),
+        ({"kind": "LabelRules"}, "`apiVersion: hullmark.dev/v1` is required"),
+    ],
+)
+def test_a_problem_says_what_to_do(document: dict[str, Any], said: str) -> None:
+    assert said in messages(document)[0]
+
+
+def test_a_name_is_taken_once_and_label_rules_stand_alone() -> None:
+    found = check(
+        sources(policy("p", {}), policy("p", {}), hullmark("LabelRules", "a"), hullmark("LabelRules", "b"), hullmark("Cluster", "p"))
+    )[0]
+    assert [(p.line, p.document, p.path, p.type) for p in found] == [
+        (11, "NodeLabelPolicy/p", "metadata.name", "Duplicate"),
+        (24, "LabelRules/b", "metadata.name", "Duplicate"),
+    ]
+    assert found[0].message == "NodeLabelPolicy/p is there twice: the other is at site.yaml:1"
+
+
+def test_load_refuses_with_every_problem_of_every_file() -> None:
+    files = [
+        Source("a.yaml", b"kind: [\n"),
+        Source("b.yaml", b"kind: Nope\n---\nkind: Shoot\n"),
+        Source("c.json", b'{"kind": "LabelRules"}'),
+    ]
+    with pytest.raises(DocumentsRefused) as refused:
+        load(files)
+    assert [(p.file, p.line) for p in refused.value.problems] == [("a.yaml", 2), ("b.yaml", 1), ("b.yaml", 3), ("c.json", 1)]
+    assert "b.yaml:1: Nope: kind: unknown kind" in str(refused.value)
+
+
+# --- the whole
+
+
+def test_a_site_is_the_sum_of_its_documents() -> None:
+    site = load(
+        sources(
+            node("n1", "10.0.0.1", owner_data={"a": "1"}),
+            policy("p", {"rack": "r1"}, nodes={"names": ["n1", "n2"]}),
+            hullmark("Cluster", "c", {"access": {"inCluster": {}}}),
+            hullmark("PodLabelPolicy", "pods", {"extra": ["example.com/x"]}),
+            {"apiVersion": "core.gardener.cloud/v1beta1", "kind": "CloudProfile", "metadata": {"name": "cp"}, "spec": {}},
+        )
+    )
+    assert sorted(site.nodes) == ["n1", "n2"]
+    assert dict(site.nodes["n2"].labels) == {}
+    assert site.effective() == {
+        "n1": {"labels": {"a": "1", "rack": "r1"}, "sources": {"a": "BaremetalNode/n1", "rack": "NodeLabelPolicy/p"}},
+        "n2": {"labels": {"rack": "r1"}, "sources": {"rack": "NodeLabelPolicy/p"}},
+    }
+    assert site.policies.clusters == {"c": {"access": {"inCluster": {}}}}
+    assert site.policies.pod_policies == [{"extra": ["example.com/x"]}]
+    assert (site.policies.alias_pairs, site.policies.keep_domains) == (KEP_793, KEEP_DOMAINS)
+    assert [document.title for document in site.gardener["CloudProfile"]] == ["CloudProfile/cp"]
+    assert site.document_count == 5
+
+
+def test_label_rules_allow_protected_keys_for_every_document_and_name_the_domains_to_keep() -> None:
+    declared = [
+        node("n1", "10.0.0.1", rack="r1", owner_data={"topology.kubernetes.io/zone": "z"}),
+        policy("p", {"topology.kubernetes.io/zone": "y"}),
+        hullmark("GeneratedLabels", "g", {"from": "rack", "key": "topology.kubernetes.io/region"}),
+    ]
+    assert len(messages(*declared)) == 3
+    rules = hullmark(
+        "LabelRules",
+        "r",
+        {"allowProtected": ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"], "keepDomains": ["example.com"]},
+    )
+    site = load(sources(*declared, rules))
+    assert site.effective()["n1"]["labels"] == {"topology.kubernetes.io/zone": "y", "topology.kubernetes.io/region": "r1"}
+    assert site.policies.keep_domains == ("example.com",)
+
+
+PAIRS = hullmark("LabelAliases", "a", {"pairs": [{"primary": "example.com/new", "secondary": "example.com/old"}]})
+BOUNDED = hullmark("LabelAliases", "a", {"pairs": [{"primary": "example.com/new", "secondary": "example.com/old", "from": "1.20"}]})
+PAST = hullmark("LabelAliases", "a", {"pairs": [{"primary": "example.com/new", "secondary": "example.com/old", "before": "1.20"}]})
+
+
+@pytest.mark.parametrize(
+    ("documents", "refused"),
+    [
+        ([PAIRS, policy("p", {"example.com/old": "x"})], True),
+        ([PAIRS, policy("p", {"example.com/new": "x"})], False),
+        ([PAIRS, policy("p", {"example.com/old": "x"}, clusters=["c"])], True),
+        ([BOUNDED, policy("p", {"example.com/old": "x"})], True),
+        ([BOUNDED, policy("p", {"example.com/old": "x"}, clusters=["c"])], False),  # that cluster may be older
+        ([PAST, policy("p", {"example.com/old": "x"})], False),
+        ([policy("p", {"beta.kubernetes.io/os": "x"}, allowProtected=True)], True),  # KEP-793's, where none are declared
+        ([PAIRS, policy("p", {"beta.kubernetes.io/os": "x"}, allowProtected=True)], False),
+    ],
+)
+def test_a_policy_may_not_declare_the_secondary_key_of_a_pair_in_force(documents: list[dict[str, Any]], refused: bool) -> None:
+    found = check(sources(*documents))[0]
+    assert [(p.document, p.type) for p in found] == ([("NodeLabelPolicy/p", "Forbidden")] if refused else [])
+
+
+# --- policies that contradict each other
+
+
+ONE = {"names": ["n1"]}
+SITE = [node("n1", "10.0.0.1", rack="r1", tags=["t"], owner_data={"role": "x"}), node("n2", "10.0.0.2", rack="r2")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "on"),
+    [
+        ({}, {}, "any node"),
+        ({"nodes": ONE}, {}, "n1"),
+        ({"nodes": ONE}, {"nodes": {"racks": ["r1"]}}, "n1"),
+        ({"nodes": {"tags": ["t"]}}, {"nodes": {"racks": ["r1"]}}, "n1"),
+        ({"nodes": {"matchLabels": {"role": "x"}}}, {"nodes": ONE}, "n1"),
+        ({"nodes": {"names": ["later"]}}, {"nodes": {"names": ["later"]}}, "later"),
+        ({"nodes": ONE}, {"nodes": {"racks": ["r2"]}}, None),
+        ({"nodes": ONE}, {"exclude": ONE}, None),
+        ({"nodes": {"matchLabels": {"live": "x"}}}, {}, None),  # only the cluster can tell
+        ({}, {"exclude": {"matchLabels": {"live": "x"}}}, None),
+        ({}, {"priority": 1}, None),
+        ({"clusters": ["a"]}, {"clusters": ["b"]}, None),
+        ({"clusters": ["a"]}, {"clusters": ["b", "a"]}, "any node"),
+        ({"clusters": ["a"]}, {}, "any node"),
+    ],
+)
+def test_a_contradiction_is_found_wherever_the_documents_alone_decide_it(
+    one: dict[str, Any], other: dict[str, Any], on: str | None
+) -> None:
+    found = check(sources(*SITE, policy("one", {"k": "1", "same": "x"}, **one), policy("other", {"k": "2", "same": "x"}, **other)))[0]
+    assert [(p.document, p.path, p.type) for p in found] == ([("NodeLabelPolicy/other", "spec.labels.k", "Invalid")] if on else [])
+    for problem in found:
+        assert problem.message.startswith(f"on {on}")
+        assert "NodeLabelPolicy/one says '1'" in problem.message
+
+
+def test_a_thousand_policies_for_a_node_each_contradict_nothing() -> None:
+    policies = [policy(f"p{number}", {"slot": str(number)}, nodes={"names": [f"n{number}"]}) for number in range(1000)]
+    site = load(sources(*policies))
+    assert site.effective()["n7"]["labels"] == {"slot": "7"}
+
+
+def test_a_policy_for_a_cluster_that_no_document_describes_is_a_warning() -> None:
+    problems, warnings = check(sources(hullmark("Cluster", "east"), policy("p", {}, clusters=["east", "eastt"])))
+    assert problems == []
+    assert [(w.path, w.message) for w in warnings] == [("spec.clusters[1]", "no Cluster document is named eastt: did you mean east?")]
+    assert check(sources(policy("p", {}, clusters=["anything"])))[1] == []
