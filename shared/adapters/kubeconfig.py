@@ -26,6 +26,8 @@ TOKEN_FILE_SECONDS = 60.0
 """How long a token read from a file is used before it is read again: the kubelet renews it at 80 % of an hour."""
 PLUGIN_SECONDS = 60.0
 """How long a credential plugin may take; a person may have to log in."""
+PACKAGE_SECONDS = 10.0
+"""How long what the package said is used before it is asked again; it renews a token minutes before its end."""
 _PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
@@ -223,10 +225,18 @@ def _by_package(user: Mapping[str, Any], cluster: Mapping[str, Any], where: str)
     if not certificate and not configuration.api_key:
         raise Refused("Unauthorized", f"{where}: {plugin} gave no token and no certificate: run it by hand to see why")
     lock = threading.Lock()
+    header, until = "", 0.0
+
+    def ask() -> None:
+        nonlocal header, until
+        header = configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""
+        until = time.monotonic() + PACKAGE_SECONDS
 
     def authorization() -> str:
         with lock:
-            return configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""
+            if time.monotonic() >= until:
+                _bounded(ask, f"{where}: {plugin}")
+            return header
 
     return authorization, certificate
 

@@ -1,0 +1,3 @@
+module hullmark.dev/bench/kube
+
+go 1.25.0
