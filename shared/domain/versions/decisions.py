@@ -158,13 +158,30 @@ class Rules:
             known = self._known_images[key] = outcome
         return known
 
+    def verdicts(self, cluster: FleetCluster, decision: Decision) -> list[tuple[str, str, str]]:
+        """Every version on offer for what a decision is about: version, classification, and why it was chosen or not."""
+        offered: Iterable[Offered] = self.profile.kubernetes
+        refused: Callable[[Offered], str | None] = lambda _: None  # noqa: E731 - one of two, by subject
+        if decision.subject == "machineImage":
+            pool = next(pool for pool in cluster.pools if f"worker/{pool.name}" == decision.component)
+            image = self._image(pool.image or "")
+            needs = self._needs(pool, cluster)
+            offered = image.versions if image else ()
+            if isinstance(needs, Needs):
+                refused = lambda each: refusal(each, needs, self.profile) if isinstance(each, ImageVersion) else None  # noqa: E731
+        chosen = decision.outcome.to if isinstance(decision.outcome, Update) else None
+        current = _parsed(decision.current or "")
+        return [
+            (each.version, each.at(self._now), refused(each) or _verdict(each.version, each.at(self._now), current, chosen))
+            for each in offered
+        ]
+
     def _decide_image(self, pool: Pool, cluster: FleetCluster) -> Outcome:
         if pool.image is None or pool.image_version is None:
             return Keep("VersionNotDeclared")
-        machine = self._machine_types.get(pool.machine_type)
-        if machine is None:
-            error = f'machine type "{pool.machine_type}" of worker "{pool.name}" does not exist in cloudprofile'
-            return Stuck("UnknownMachineType", _image_error(pool, error))
+        needs = self._needs(pool, cluster)
+        if isinstance(needs, Stuck):
+            return needs
         image = self._image(pool.image)
         if image is None:
             error = (
@@ -172,19 +189,23 @@ class Rules:
                 f'"{pool.image}" (specified in shoot) could be found in the cloudProfile "{self.profile.name}"'
             )
             return Stuck("UnknownMachineImage", _image_error(pool, error))
-        try:
-            kubelet = parse((cluster.kubernetes if pool.kubernetes is None else pool.kubernetes) or "")
-        except InvalidVersion as error:
-            return Stuck("InvalidVersion", _image_error(pool, str(error)))
-        needs = Needs(
-            pool.architecture or architecture_of(machine, self.profile), machine, pool.cri, pool.runtimes, kubelet,
-            pool.image_version if pool.in_place else None,
-        )  # fmt: skip
-        kept = [version for version in image.versions if suits(version, needs, self.profile)]
+        kept = [version for version in image.versions if refusal(version, needs, self.profile) is None]
         key = (image.name, *(version.version for version in kept))
         if key not in self._tracks:
             self._tracks[key] = Track(kept, self._now)
         return _decide_image(self._tracks[key], image, pool, cluster.auto_image)
+
+    def _needs(self, pool: Pool, cluster: FleetCluster) -> Needs | Stuck:
+        machine = self._machine_types.get(pool.machine_type)
+        if machine is None:
+            error = f'machine type "{pool.machine_type}" of worker "{pool.name}" does not exist in cloudprofile'
+            return Stuck("UnknownMachineType", _image_error(pool, error))
+        try:
+            kubelet = parse((cluster.kubernetes if pool.kubernetes is None else pool.kubernetes) or "")
+        except InvalidVersion as error:
+            return Stuck("InvalidVersion", _image_error(pool, str(error)))
+        current = pool.image_version if pool.in_place else None
+        return Needs(pool.architecture or architecture_of(machine, self.profile), machine, pool.cri, pool.runtimes, kubelet, current)
 
     def _image(self, name: str) -> Image | None:
         """The first image of this name, whatever its case."""
@@ -422,15 +443,31 @@ def architectures_of(version: ImageVersion, profile: CloudProfile) -> tuple[str,
     return union or version.architectures or (() if profile.capabilities else (AMD64,))
 
 
-def suits(version: ImageVersion, needs: Needs, profile: CloudProfile) -> bool:
-    """Whether a pool may run this image version at all (rules §5, the five filters in their order)."""
-    return (
-        needs.architecture in architectures_of(version, profile)
-        and _has_capabilities(version, needs.machine, profile.capabilities)
-        and _has_runtimes(version.cri or (Runtime(CONTAINERD),), needs)
-        and _takes_kubelet(version, needs.kubelet)
-        and (needs.in_place_from is None or _updates_in_place(version, needs.in_place_from))
-    )
+def refusal(version: ImageVersion, needs: Needs, profile: CloudProfile) -> str | None:
+    """Why a pool may not run this image version at all (rules §5, the five filters in their order); None where it may."""
+    if needs.architecture not in architectures_of(version, profile):
+        return f"does not run on {needs.architecture}"
+    if not _has_capabilities(version, needs.machine, profile.capabilities):
+        return f"lacks a capability of machine type {needs.machine.name}"
+    if not _has_runtimes(version.cri or (Runtime(CONTAINERD),), needs):
+        return f"lacks {' with '.join([needs.cri, *needs.runtimes])}"
+    if not _takes_kubelet(version, needs.kubelet):
+        return f"takes Kubernetes {version.kubelet}, not {needs.kubelet}"
+    if needs.in_place_from is not None and not _updates_in_place(version, needs.in_place_from):
+        return f"cannot be reached in place from {needs.in_place_from}"
+    return None
+
+
+def _verdict(text: str, stage: str, current: Version | None, chosen: str | None) -> str:
+    version = _parsed(text)
+    if chosen is not None and (text == chosen or (version is not None and version == _parsed(chosen))):
+        return "chosen"
+    if version is None:
+        return "cannot be read"
+    if current is not None and version.key <= current.key:
+        return "the current version" if version.key == current.key else "lower"
+    never = {PREVIEW: "in preview: never chosen", UNAVAILABLE: "not released yet", EXPIRED: "expired: only a forced update may move there"}
+    return never.get(stage, "out of reach, or another one is better" if chosen else "out of reach of this update")
 
 
 def _has_capabilities(version: ImageVersion, machine: MachineType, definitions: Mapping[str, tuple[str, ...]]) -> bool:
