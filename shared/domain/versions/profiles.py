@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -94,8 +94,8 @@ def check_gardener(documents: Sequence[Document], previous_documents: Sequence[D
     A document with fields that cannot be read is not looked at further: its other problems may be mere consequences.
     """
     new, old = gardener(documents), gardener(previous_documents)
-    problems = list(new.problems)
-    unreadable = {(problem.file, problem.document) for problem in problems}
+    problems = [*new.problems, *_twice(documents)]
+    unreadable = {(problem.file, problem.document) for problem in new.problems}
     for key, document in new.documents.items():
         if (document.file, document.title) in unreadable:
             continue
@@ -108,6 +108,17 @@ def check_gardener(documents: Sequence[Document], previous_documents: Sequence[D
         else:
             problems += check_window(document) + _check_shoot(document, new.clusters[key[1]], old.clusters.get(key[1]))
     return problems
+
+
+def _twice(documents: Iterable[Document]) -> Iterator[Problem]:
+    names: dict[tuple[str, str, str], Document] = {}
+    for document in filter(is_gardener, documents):
+        metadata = document.data.get("metadata")
+        namespace = str(metadata.get("namespace", "")) if isinstance(metadata, dict) else ""
+        first = names.setdefault((document.kind, namespace, document.name), document)
+        if first is not document and document.name:
+            message = f"{document.title} is there twice: the other is at {first.file}:{first.line}"
+            yield document.problem(("metadata", "name"), "Duplicate", message)
 
 
 @dataclass(slots=True)
