@@ -200,7 +200,7 @@ class Revisions:
             collections = {name: self.staged(key) for name, key in sorted(keys.items())}
             from shared.domain.site import load
 
-            site = load(sources_of(collections.values()))
+            site = load(sources_of(collections.values()), previous=self.sources(number) if number else (), now=now)
             about = self._write(number + 1, {name: (keys[name], staged) for name, staged in collections.items()}, site, by, now)
             if self._store.create(f"revisions/{number + 1:06}/revision.json", about.to_bytes()):
                 return self.get(number + 1), site.warnings

@@ -18,6 +18,7 @@ COMMANDS = {
     "relabel": ("local.cli.relabel:relabel", "Make nodes true to the newest committed documents."),
     "actions": ("local.cli.actions:actions", "List, show, watch, stop and retry actions."),
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
+    "versions": ("local.cli.versions:versions", "Which versions a fleet is on, where they go, when, and why."),
     "migrate": ("local.cli.migrate:migrate", "Find deprecated label keys in manifests, and rewrite them."),
     "demo": ("local.cli.demo:demo", "The main job on an embedded cluster, in under a minute."),
 }

@@ -123,6 +123,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
         sound = shaped.sound.get(kind, []) if kind in KINDS else by_kind.get(kind, [])
         for each in checks if sound else ():
             problems += each(sound, context)
+    problems += _versions(site, shaped.sound.get("Cluster", ()), context)
 
     allowed = frozenset(key for rules in shaped.models(LabelRules) for key in rules.spec.allow_protected)
     problems += shaped.check_labels(allowed)
@@ -139,6 +140,19 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     for found in (problems, site.warnings):
         found.sort(key=lambda problem: (order.get(problem.file, -1), problem.line))
     return site, problems
+
+
+def _versions(site: Site, clusters: Iterable[Document], context: Context) -> Iterator[Problem]:
+    """Gardener's rules, which need a time to say what has expired, and the windows of clusters that no Shoot describes."""
+    if site.gardener and context.now is not None:
+        from shared.domain.versions.profiles import check_gardener
+
+        yield from check_gardener([each for documents in site.gardener.values() for each in documents], context.previous, context.now)
+    for document in clusters:
+        if "maintenance" in (document.data.get("spec") or {}):
+            from shared.domain.versions.clusters import check_maintenance
+
+            yield from check_maintenance(document)
 
 
 def _foreign(document: Document) -> Problem | None:

@@ -131,8 +131,24 @@ def _window(fields: Fields, annotations: Fields) -> Window:
 def check_window(document: Document) -> list[Problem]:
     """Everything wrong with a Shoot's window (rules §7)."""
     fields = Fields(document, document.data, (), [])
-    window = fields.inner("spec").inner("maintenance").inner("timeWindow")
     zone = fields.inner("metadata").inner("annotations").text(TIME_ZONE)
+    return _check_window(fields.inner("spec").inner("maintenance").inner("timeWindow"), zone)
+
+
+def check_maintenance(document: Document) -> list[Problem]:
+    """Everything wrong with the window and the time zone of a Cluster document."""
+    maintenance = Fields(document, document.data, (), []).inner("spec").inner("maintenance")
+    zone = maintenance.text("timeZone")
+    try:
+        if zone:
+            read_zone(zone)
+    except InvalidWindow as error:
+        return [document.problem((*maintenance.path, "timeZone"), "Invalid", str(error))]
+    return _check_window(maintenance.inner("timeWindow"), zone)
+
+
+def _check_window(window: Fields, zone: str | None) -> list[Problem]:
+    document = window.document
     if not window.data:
         return []
     try:

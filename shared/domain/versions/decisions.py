@@ -96,8 +96,10 @@ class Rules:
         self._now = now
         self._kubernetes: Track | None = None
         self._machine_types = {machine.name: machine for machine in reversed(profile.machine_types)}
+        self._architectures = {machine.name: architecture_of(machine, profile) for machine in self._machine_types.values()}
         self._images: dict[str, Image | None] = {}
-        self._tracks: dict[tuple[object, ...], Track] = {}
+        self._kept: dict[tuple[object, ...], Track | Stuck] = {}
+        self._tracks: dict[tuple[str, tuple[int, ...]], Track] = {}
         self._known_kubernetes: dict[tuple[str, bool], Outcome] = {}
         self._known_images: dict[tuple[object, ...], Outcome] = {}
         self._capped: dict[tuple[Update, str], Outcome] = {}
@@ -146,45 +148,69 @@ class Rules:
 
     def image(self, pool: Pool, cluster: FleetCluster) -> Outcome:
         """A pool's machine image, decided with the Kubernetes versions as they are before this run."""
-        key = (
-            pool.image, pool.image_version, pool.machine_type, pool.architecture, pool.cri, pool.runtimes, pool.in_place,
-            cluster.kubernetes if pool.kubernetes is None else pool.kubernetes, cluster.auto_image,
-        )  # fmt: skip
-        known = self._known_images.get(key)
-        if known is None:
-            outcome = self._decide_image(pool, cluster)
-            if isinstance(outcome, Stuck) and outcome.code == "UnknownMachineType":
-                return outcome  # its text names the pool
-            known = self._known_images[key] = outcome
-        return known
-
-    def _decide_image(self, pool: Pool, cluster: FleetCluster) -> Outcome:
         if pool.image is None or pool.image_version is None:
             return Keep("VersionNotDeclared")
         machine = self._machine_types.get(pool.machine_type)
         if machine is None:
             error = f'machine type "{pool.machine_type}" of worker "{pool.name}" does not exist in cloudprofile'
-            return Stuck("UnknownMachineType", _image_error(pool, error))
-        image = self._image(pool.image)
+            return Stuck("UnknownMachineType", _image_error(pool.image, error))
+        architecture = pool.architecture or self._architectures[machine.name]
+        kubelet = cluster.kubernetes if pool.kubernetes is None else pool.kubernetes
+        capable = machine.name if self.profile.capabilities else ""
+        key = (pool.image, architecture, capable, pool.cri, pool.runtimes, kubelet, pool.image_version if pool.in_place else None)
+        track = self._kept.get(key)
+        if track is None:
+            track = self._kept[key] = self._keep(pool, cluster, pool.image)
+        if isinstance(track, Stuck):
+            return track
+        decided = (track, pool.image, pool.image_version, cluster.auto_image)
+        known = self._known_images.get(decided)
+        if known is None:
+            known = self._known_images[decided] = _decide_image(track, pool.image, pool.image_version, cluster.auto_image)
+        return known
+
+    def verdicts(self, cluster: FleetCluster, decision: Decision) -> list[tuple[str, str, str]]:
+        """Every version on offer for what a decision is about: version, classification, and why it was chosen or not."""
+        offered: Iterable[Offered] = self.profile.kubernetes
+        refused: Callable[[Offered], str | None] = lambda _: None  # noqa: E731 - one of two, by subject
+        if decision.subject == "machineImage":
+            pool = next(pool for pool in cluster.pools if f"worker/{pool.name}" == decision.component)
+            image = self._image(pool.image or "")
+            offered = image.versions if image else ()
+            if not isinstance(decision.outcome, Stuck) or decision.outcome.trigger:
+                needs = self._needs(pool, cluster)
+                refused = lambda each: refusal(each, needs, self.profile) if isinstance(each, ImageVersion) else None  # noqa: E731
+        chosen = decision.outcome.to if isinstance(decision.outcome, Update) else None
+        current = _parsed(decision.current or "")
+        return [
+            (each.version, each.at(self._now), refused(each) or _verdict(each.version, each.at(self._now), current, chosen))
+            for each in offered
+        ]
+
+    def _keep(self, pool: Pool, cluster: FleetCluster, name: str) -> Track | Stuck:
+        """The versions of an image that a pool may run. Pools that may run the same ones share a track, and so its decisions."""
+        image = self._image(name)
         if image is None:
             error = (
                 "failure while determining the default machine image in the CloudProfile: no machineImage with name "
-                f'"{pool.image}" (specified in shoot) could be found in the cloudProfile "{self.profile.name}"'
+                f'"{name}" (specified in shoot) could be found in the cloudProfile "{self.profile.name}"'
             )
-            return Stuck("UnknownMachineImage", _image_error(pool, error))
+            return Stuck("UnknownMachineImage", _image_error(name, error))
         try:
-            kubelet = parse((cluster.kubernetes if pool.kubernetes is None else pool.kubernetes) or "")
+            needs = self._needs(pool, cluster)
         except InvalidVersion as error:
-            return Stuck("InvalidVersion", _image_error(pool, str(error)))
-        needs = Needs(
-            pool.architecture or architecture_of(machine, self.profile), machine, pool.cri, pool.runtimes, kubelet,
-            pool.image_version if pool.in_place else None,
-        )  # fmt: skip
-        kept = [version for version in image.versions if suits(version, needs, self.profile)]
-        key = (image.name, *(version.version for version in kept))
-        if key not in self._tracks:
-            self._tracks[key] = Track(kept, self._now)
-        return _decide_image(self._tracks[key], image, pool, cluster.auto_image)
+            return Stuck("InvalidVersion", _image_error(name, str(error)))
+        kept = tuple(number for number, version in enumerate(image.versions) if refusal(version, needs, self.profile) is None)
+        if (image.name, kept) not in self._tracks:
+            versions = (image.versions[number] for number in kept)
+            self._tracks[image.name, kept] = Track(versions, self._now, image.name, image.strategy or "major")
+        return self._tracks[image.name, kept]
+
+    def _needs(self, pool: Pool, cluster: FleetCluster) -> Needs:
+        machine = self._machine_types[pool.machine_type]
+        kubelet = parse((cluster.kubernetes if pool.kubernetes is None else pool.kubernetes) or "")
+        current = pool.image_version if pool.in_place else None
+        return Needs(pool.architecture or self._architectures[machine.name], machine, pool.cri, pool.runtimes, kubelet, current)
 
     def _image(self, name: str) -> Image | None:
         """The first image of this name, whatever its case."""
@@ -242,9 +268,11 @@ class Offer:
 
 
 class Track:
-    """The versions that one thing may have, classified at one moment, in the profile's order."""
+    """The versions that one thing may have, classified at one moment, in the profile's order; for an image its name and strategy too."""
 
-    def __init__(self, versions: Iterable[Offered], now: datetime) -> None:
+    def __init__(self, versions: Iterable[Offered], now: datetime, name: str = "", strategy: str = "patch") -> None:
+        self.name = name
+        self.strategy = strategy
         self.offers = tuple(Offer(each.version, _parsed(each.version), each.at(now)) for each in versions)
 
     def _readable(self) -> Iterator[tuple[Offer, Version]]:
@@ -422,15 +450,31 @@ def architectures_of(version: ImageVersion, profile: CloudProfile) -> tuple[str,
     return union or version.architectures or (() if profile.capabilities else (AMD64,))
 
 
-def suits(version: ImageVersion, needs: Needs, profile: CloudProfile) -> bool:
-    """Whether a pool may run this image version at all (rules §5, the five filters in their order)."""
-    return (
-        needs.architecture in architectures_of(version, profile)
-        and _has_capabilities(version, needs.machine, profile.capabilities)
-        and _has_runtimes(version.cri or (Runtime(CONTAINERD),), needs)
-        and _takes_kubelet(version, needs.kubelet)
-        and (needs.in_place_from is None or _updates_in_place(version, needs.in_place_from))
-    )
+def refusal(version: ImageVersion, needs: Needs, profile: CloudProfile) -> str | None:
+    """Why a pool may not run this image version at all (rules §5, the five filters in their order); None where it may."""
+    if needs.architecture not in architectures_of(version, profile):
+        return f"does not run on {needs.architecture}"
+    if not _has_capabilities(version, needs.machine, profile.capabilities):
+        return f"lacks a capability of machine type {needs.machine.name}"
+    if not _has_runtimes(version.cri or (Runtime(CONTAINERD),), needs):
+        return f"lacks {' with '.join([needs.cri, *needs.runtimes])}"
+    if not _takes_kubelet(version, needs.kubelet):
+        return f"takes Kubernetes {version.kubelet}, not {needs.kubelet}"
+    if needs.in_place_from is not None and not _updates_in_place(version, needs.in_place_from):
+        return f"cannot be reached in place from {needs.in_place_from}"
+    return None
+
+
+def _verdict(text: str, stage: str, current: Version | None, chosen: str | None) -> str:
+    version = _parsed(text)
+    if chosen is not None and (text == chosen or (version is not None and version == _parsed(chosen))):
+        return "chosen"
+    if version is None:
+        return "cannot be read"
+    if current is not None and version.key <= current.key:
+        return "the current version" if version.key == current.key else "lower"
+    never = {PREVIEW: "in preview: never chosen", UNAVAILABLE: "not released yet", EXPIRED: "expired: only a forced update may move there"}
+    return never.get(stage, "out of reach, or another one is better" if chosen else "out of reach of this update")
 
 
 def _has_capabilities(version: ImageVersion, machine: MachineType, definitions: Mapping[str, tuple[str, ...]]) -> bool:
@@ -496,13 +540,12 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def _decide_image(track: Track, image: Image, pool: Pool, auto: bool) -> Outcome:
-    current, name = pool.image_version or "", image.strategy or "major"
-    trigger = _image_trigger(track, image, pool, auto)
+def _decide_image(track: Track, name: str, current: str, auto: bool) -> Outcome:
+    trigger = _image_trigger(track, name, current, auto)
     if trigger is None:
         return Keep("AutoUpdateDisabled")
-    reason = IMAGE_REASONS[trigger].format(strategy=name)
-    strategy = STRATEGIES.get(name, STRATEGIES["major"])
+    reason = IMAGE_REASONS[trigger].format(strategy=track.strategy)
+    strategy = STRATEGIES.get(track.strategy, STRATEGIES["major"])
     try:
         version = parse_for_update(current)
         patches, forced = _patches(version), _beside(strategy.forced, version)
@@ -517,18 +560,20 @@ def _decide_image(track: Track, image: Image, pool: Pool, auto: bool) -> Outcome
         if target is not None:
             return Update(target, "force", trigger, reason)
         code = track.why_nothing(forced, strategy.stuck)
-        error = _no_suitable(current) if group is not None else f"failed to determine {FORCE_STEP}: {_end_of_life(pool)}"
+        error = _no_suitable(current) if group is not None else f"failed to determine {FORCE_STEP}: {_end_of_life(name, current)}"
     except InvalidVersion as invalid:
         code, error = "InvalidVersion", str(invalid)
-    error = f'failed to determine the target version for maintenance of machine image "{image.name}" with strategy "{name}": {error}'
-    return Stuck(code, _image_error(pool, error), trigger, reason)
+    error = (
+        f'failed to determine the target version for maintenance of machine image "{track.name}" with strategy "{track.strategy}": {error}'
+    )
+    return Stuck(code, _image_error(name, error), trigger, reason)
 
 
-def _image_trigger(track: Track, image: Image, pool: Pool, auto: bool) -> str | None:
+def _image_trigger(track: Track, name: str, current: str, auto: bool) -> str | None:
     """The image's name and version are compared as they are written; a version that a filter removed does not exist."""
-    if image.name == pool.image:
+    if track.name == name:
         for offer in track.offers:
-            if offer.text == pool.image_version:
+            if offer.text == current:
                 return EXPIRED_TRIGGER if offer.stage == EXPIRED else AUTO_UPDATE if auto else None
     return MISSING
 
@@ -537,13 +582,13 @@ def _beside(relation: Callable[[Version, Version], bool], current: Version) -> K
     return lambda version: relation(version, current)
 
 
-def _end_of_life(pool: Pool) -> str:
+def _end_of_life(name: str, current: str) -> str:
     return (
-        f'either the machine image "{pool.image}" is reaching end of life and migration to another machine image is required or there '
+        f'either the machine image "{name}" is reaching end of life and migration to another machine image is required or there '
         "is a misconfiguration in the CloudProfile. If it is the latter, make sure the machine image in the CloudProfile has at least one "
-        f'version that is not expired, not in preview and greater or equal to the current Shoot image version "{pool.image_version}"'
+        f'version that is not expired, not in preview and greater or equal to the current Shoot image version "{current}"'
     )
 
 
-def _image_error(pool: Pool, error: str) -> str:
-    return f'failed to update machine image "{pool.image}": {error}'
+def _image_error(name: str, error: str) -> str:
+    return f'failed to update machine image "{name}": {error}'

@@ -1,0 +1,97 @@
+"""What will happen to a fleet, and when: time stepped through every window until nothing changes.
+
+A cluster is changed at most once while its window is open: at the first moment in it at which something is due. The functions keep to
+that too (a marker per cluster and opening), so a forecast is what they will do as long as documents and fleet stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from shared.domain.versions.clusters import FleetCluster
+from shared.domain.versions.decisions import Decision, Stuck, Timeline, Update
+from shared.domain.versions.plans import Planner, after, time_text, updates_of
+
+TICK = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """At `at`, in the opening that ends at `until`, this decision is carried out, or turns out to be stuck."""
+
+    cluster: str
+    at: datetime
+    until: datetime
+    decision: Decision
+
+    @property
+    def stuck(self) -> bool:
+        """Whether this is a dead end that a person must open."""
+        return isinstance(self.decision.outcome, Stuck)
+
+
+def forecast(planner: Planner, now: datetime, clusters: Iterable[FleetCluster] | None = None, until: datetime | None = None) -> list[Event]:
+    """Every event of these clusters (all), ordered by time. Without `until`, to the day from which nothing changes any more."""
+    events = []
+    for cluster in planner.fleet.clusters.values() if clusters is None else clusters:
+        timeline = planner.timeline(cluster)
+        if timeline is not None and not cluster.deleting:
+            events += [event for event in _steps(cluster, timeline, now) if until is None or event.at <= until]
+    return sorted(events, key=lambda event: (event.at, event.cluster))
+
+
+def final(cluster: FleetCluster, events: Iterable[Event]) -> FleetCluster:
+    """The cluster when all its events are over."""
+    for event in events:
+        if event.cluster == cluster.id and not event.stuck:
+            cluster = after(cluster, [event.decision])
+    return cluster
+
+
+def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator[Event]:
+    known: set[tuple[str, str, str | None, str]] = set()
+    moment = now
+    while True:
+        opening = next(cluster.window.openings(moment), None)
+        if opening is None:
+            return
+        at, until = max(opening[0], moment), opening[1]
+        decisions = timeline.at(at).decide(cluster)
+        for decision in decisions:
+            dead_end = (decision.component, decision.subject, decision.current, decision.outcome.code)
+            if isinstance(decision.outcome, Stuck) and dead_end not in known:
+                known.add(dead_end)
+                yield Event(cluster.id, at, until, decision)
+        updates = updates_of(decisions)
+        if updates:
+            yield from (Event(cluster.id, at, until, decision) for decision in updates)
+            cluster = after(cluster, updates)
+            moment = until + TICK
+            continue
+        change = timeline.changes_after(at)
+        if change is None:
+            return
+        moment = change + TICK
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    """One entry of `versions calendar`."""
+    outcome = event.decision.outcome
+    return {
+        "at": time_text(event.at),
+        "until": time_text(event.until),
+        "cluster": event.cluster,
+        "component": event.decision.component,
+        "subject": event.decision.subject,
+        "from": event.decision.current,
+        "to": outcome.to if isinstance(outcome, Update) else None,
+        "kind": outcome.kind if isinstance(outcome, Update) else None,
+        "trigger": outcome.trigger,
+        "stuck": event.stuck,
+        "code": outcome.code,
+        "reason": (outcome.reason if isinstance(outcome, Update | Stuck) else "") or outcome.code,
+        "description": event.decision.description,
+    }
