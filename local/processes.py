@@ -46,6 +46,7 @@ class FunctionProcess:
     _process: subprocess.Popen[str] | None = None
     _ending: threading.Event = field(default_factory=threading.Event)
     _last: list[str] = field(default_factory=list)
+    _keeper: threading.Thread | None = None
 
     @property
     def url(self) -> str:
@@ -59,7 +60,8 @@ class FunctionProcess:
 
     def start(self) -> None:
         """Start it, and a thread that starts it again whenever it dies."""
-        threading.Thread(target=self._keep, name=f"keep-{self.step.name}", daemon=True).start()
+        self._keeper = threading.Thread(target=self._keep, name=f"keep-{self.step.name}", daemon=True)
+        self._keeper.start()
 
     def _keep(self) -> None:
         pause = 0.2
@@ -108,9 +110,10 @@ class FunctionProcess:
         if self._ending.is_set():
             self._signal(signal.SIGTERM)
         assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-        for line in process.stdout:
-            self._last = [*self._last[-19:], line.rstrip()]
-            self.say(f"{self.step.name}: {line.rstrip()}")
+        with process.stdout as lines:
+            for line in lines:
+                self._last = [*self._last[-19:], line.rstrip()]
+                self.say(f"{self.step.name}: {line.rstrip()}")
         return process.wait()
 
     def answers(self) -> bool:
@@ -142,14 +145,12 @@ class FunctionProcess:
 
     def join(self) -> None:
         """Wait for its end after `terminate`, and insist after STOP_SECONDS."""
-        process = self._process
-        if process is None:
+        if self._keeper is None:
             return
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+        self._keeper.join(STOP_SECONDS)
+        if self._keeper.is_alive():
             self._signal(signal.SIGKILL)
-            process.wait()
+            self._keeper.join()
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid:

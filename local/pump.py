@@ -32,6 +32,10 @@ BACKOFF = (0.5, 10.0)
 """Seconds before the first redelivery, doubled each time, and the most."""
 TAKEN = frozenset({102, 200, 201, 202, 204})
 """Answers that acknowledge a push (https://cloud.google.com/pubsub/docs/push)."""
+NOBODY = "nobody listens"
+"""No process there yet or any more. Not counted as a delivery: Cloud Run holds a request until an instance is up."""
+START_PAUSE = 0.25
+"""Seconds until the next look for a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +173,17 @@ class Lane:
         try:
             body = json.dumps(push(held.message, self.route.subscription, held.attempt)).encode()
             answer = self._pool.request("POST", self.route.url, body=body, headers=headers)
+        except urllib3.exceptions.NewConnectionError:
+            return NOBODY
         except urllib3.exceptions.HTTPError as error:
             return f"no answer: {error}"
         return "" if answer.status in TAKEN else f"HTTP {answer.status}"
 
     def _later(self, held: _Held, problem: str) -> None:
         name = self.route.subscription.rpartition("/")[2]
+        if problem == NOBODY:
+            self._hold(_Held(time.monotonic() + START_PAUSE, next(self._numbers), held.message, held.attempt))
+            return
         if held.attempt < MAX_ATTEMPTS:
             wait = min(BACKOFF[0] * 2 ** (held.attempt - 1), BACKOFF[1])
             self._say(f"pump: {name} message {held.message.message_id} delivery {held.attempt}: {problem}; again in {wait:.1f} s")
