@@ -71,15 +71,15 @@ class KubernetesPods:
                 return None
             raise rejected.refused() from rejected
 
-    def pods(self) -> Iterator[Pod]:
-        page = ""
+    def pods(self, namespace: str = "") -> Iterator[Pod]:
+        path, page = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods" if namespace else "/api/v1/pods", ""
         while True:
             query = {"limit": str(PAGE), "fieldSelector": "spec.nodeName!=", **({"continue": page} if page else {})}
             try:
-                answer = self._pods_read(_list, "/api/v1/pods", query)
+                answer = self._pods_read(_list, path, query)
             except Rejected as rejected:
                 if rejected.code == 410:
-                    raise Unavailable("GET /api/v1/pods: the listing expired between its pages; run it again") from rejected
+                    raise Unavailable(f"GET {path}: the listing expired between its pages; run it again") from rejected
                 raise rejected.refused() from rejected
             yield from (item.pod() for item in answer.items)
             page = answer.metadata.next

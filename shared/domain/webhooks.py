@@ -156,14 +156,12 @@ class Case:
     def covers(self, resource: str) -> bool:
         """Whether a rule of this webhook watches CREATE of `resource` in the core group's v1."""
         main, _, sub = resource.partition("/")
+        rules: Iterable[Mapping[str, Any]] = self.webhook.get("rules") or ()
         names = {resource, f"{main}/*", f"*/{sub}", "*/*"} if sub else {main, "*", "*/*"}
+        wanted = (("operations", {"CREATE", "*"}), ("apiGroups", {"", "*"}), ("apiVersions", {"v1", "*"}), ("resources", names))
         return any(
-            {"CREATE", "*"} & set(rule.get("operations") or ())
-            and {"", "*"} & set(rule.get("apiGroups") or ())
-            and {"v1", "*"} & set(rule.get("apiVersions") or ())
-            and names & set(rule.get("resources") or ())
-            and rule.get("scope", "*") in ("*", "Namespaced")
-            for rule in self.webhook.get("rules") or ()
+            all(not values.isdisjoint(rule.get(name) or ()) for name, values in wanted) and rule.get("scope", "*") in ("*", "Namespaced")
+            for rule in rules
         )
 
     @property
@@ -174,7 +172,7 @@ class Case:
     @property
     def fails(self) -> bool:
         """Whether its absence refuses requests: v1's default when nothing is said."""
-        return self.webhook.get("failurePolicy", "Fail") != "Ignore"
+        return str(self.webhook.get("failurePolicy", "Fail")) != "Ignore"
 
     def selects(self, namespace: str) -> bool:
         """Whether namespaceSelector takes a namespace that has no label but its own name."""
@@ -314,7 +312,9 @@ def _does_nothing_new(case: Case) -> str | None:
     keys = copying(case.enabled, None)
     if keys.annotations or keys.labels.fill or not keys.labels.overwrite <= IN_TREE:
         return None
-    return "this server copies zone and region itself (PodTopologyLabels, 1.35), and no policy asks for more: each binding would pay for nothing"
+    return (
+        "this server copies zone and region itself (PodTopologyLabels, 1.35), and no policy asks for more: a call per binding for nothing"
+    )
 
 
 def _does_the_same(case: Case) -> str | None:
