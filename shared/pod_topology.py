@@ -126,7 +126,7 @@ def declared_by(ports: Ports) -> Declared:
     """The policies of the newest revision; none before the first one."""
     newest = ports.revisions.newest()
     revision = ports.revisions.get(newest) if newest else None
-    policies = tuple(policy.spec for policy in revision.rules.pod_policies) if revision else ()
+    policies = tuple(map(PodLabelPolicySpec.model_validate, revision.policies.pod_policies)) if revision else ()
 
     def open_cluster(name: str) -> Cluster:
         return ports.cluster(ports.default_cluster(revision) if name == "default" else name, revision)

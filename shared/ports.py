@@ -122,8 +122,8 @@ class Pods(Protocol):
         """One pod, metadata only, or None when there is no such pod."""
         ...
 
-    def pods(self) -> Iterator[Pod]:
-        """Every pod, page by page."""
+    def pods(self, namespace: str = "") -> Iterator[Pod]:
+        """Every bound pod (of one namespace), page by page."""
         ...
 
     def add_to_pod(self, pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,8 @@ from urllib.parse import parse_qs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shared.actions import Actions
-from shared.ports import Bus, Cluster, Node, ObjectStore, Refused
+from shared.messages import Outgoing
+from shared.ports import Bus, BusError, Cluster, Node, ObjectStore, Refused
 from shared.revisions import Revision, Revisions
 
 if TYPE_CHECKING:
@@ -140,14 +141,21 @@ def install(ports: Ports | None) -> None:
     _installed = ports
 
 
-def ports() -> Ports:
-    """The ports of this process."""
-    return _installed or _from_environment()
+def ports(*, publishes: bool = True) -> Ports:
+    """The ports of this process. A function that publishes nothing needs no bus."""
+    return _installed or _from_environment(publishes)
+
+
+class _NoBus:
+    def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
+        raise BusError(f"{len(messages)} messages to {topic}: this function publishes nothing")
 
 
 @functools.cache
-def _from_environment() -> Ports:
+def _from_environment(publishes: bool) -> Ports:
     settings = Settings.from_environment()
+    if not publishes:
+        return build(settings, _NoBus())
     if settings.bus != "pubsub":
         raise SettingsError(
             "HULLMARK_BUS is `embedded`, but nothing plays the cloud in this process: use `hullmark`, or set it to `pubsub`"

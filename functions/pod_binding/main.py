@@ -25,13 +25,13 @@ SHARE = 0.75
 def pod_binding(request: flask.Request) -> flask.typing.ResponseReturnValue:
     """Entry point: decode, hand over, encode."""
     started = time.monotonic()
-    topology, cluster = wiring.ports().pod_topology, request.path.strip("/") or "default"
+    topology, cluster = wiring.ports(publishes=False).pod_topology, request.path.strip("/") or "default"
     if request.method == "GET":
         ready = topology.ready(cluster)
         return {"ready": ready}, 200 if ready else 503
     if request.method != "POST":
         return {"message": f"{request.method} is not answered here: POST an AdmissionReview"}, 405, {"Allow": "GET, POST"}
-    with telemetry.serving("pod_binding", "", request.headers) as line:
+    with telemetry.serving("pod_binding", "", dict(request.headers)) as line:
         try:
             review = read_review(request.get_data(cache=False))
         except MalformedReview as error:

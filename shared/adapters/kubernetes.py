@@ -1,4 +1,4 @@
-"""A real cluster's nodes: `shared.ports.Cluster` over the Kubernetes API.
+"""A real cluster's nodes: `shared.ports.Cluster` over the Kubernetes API (its pods: kubernetes_pods).
 
 Requests and answers carry metadata only: a Node is 12 KB, its metadata a fifth of it, and nothing here needs the rest.
 """
@@ -17,6 +17,7 @@ import msgspec
 from msgspec.json import Decoder
 
 from shared.adapters.apiserver import ApiServer, Login, Rejected
+from shared.adapters.kubernetes_pods import KubernetesPods
 from shared.domain.nodes import Node, NodeObject
 from shared.ports import OWNER, Conflict, NodeGone, Refused, Stale, Unavailable
 
@@ -50,7 +51,7 @@ class _Version(msgspec.Struct):
 _object, _objects, _version = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version)
 
 
-class Kubernetes:
+class Kubernetes(KubernetesPods):
     """`shared.ports.Cluster` over one API server. `login` reads the credentials, on the first request and after a 401."""
 
     def __init__(self, login: Login, **settings: Any) -> None:

@@ -21,10 +21,12 @@ from shared.domain.documents import (
     NodeLabelPolicy,
     NodeMatch,
     PodLabelPolicy,
+    PodLabelPolicySpec,
     did_you_mean,
     parsed,
 )
 from shared.domain.labels import PROTECTED, Clash, Declared, Policies, clashes_of, declare, key_error, selects, value_error
+from shared.domain.pods import check_pod_policy
 from shared.domain.reading import Document, DocumentsRefused, Path, Problem, Source, read
 
 T = TypeVar("T", bound=HullmarkDocument)
@@ -54,7 +56,14 @@ def check_aliases(documents: Sequence[Document], _: Context) -> Iterator[Problem
         yield document.problem(path, found.type, found.message)
 
 
-CHECKS: Mapping[str, tuple[Check, ...]] = {"LabelAliases": (check_aliases,)}
+def check_pod_policies(documents: Sequence[Document], _: Context) -> Iterator[Problem]:
+    """Keys that pods must keep, and names that are none."""
+    for document in documents:
+        for found in check_pod_policy(PodLabelPolicySpec.model_validate(_spec(document))):
+            yield document.problem(("spec", *found.path), found.type, found.message)
+
+
+CHECKS: Mapping[str, tuple[Check, ...]] = {"LabelAliases": (check_aliases,), "PodLabelPolicy": (check_pod_policies,)}
 """Rules of a kind beyond its shape, by kind: each sees all documents of the kind whose shape is right."""
 
 

@@ -104,7 +104,7 @@ class Fleet:
         labels = self.pod_labels.get((namespace, name))
         return None if labels is None else Pod(namespace, name, f"uid-{name}", labels=labels)
 
-    def pods(self) -> Iterator[Pod]:
+    def pods(self, namespace: str = "") -> Iterator[Pod]:
         raise NotImplementedError
 
     def add_to_pod(self, pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:

@@ -1,0 +1,120 @@
+"""`hullmark pods`: pods that were bound before the webhook was there, or while it could not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from local.cli.inputs import documents_option
+from local.cli.output import PARTIAL, PENDING, Failure, emit, grid, output_option
+from local.cli.webhook import documents_in
+from shared.adapters.kubernetes import Kubernetes
+from shared.domain.documents import PodLabelPolicySpec
+from shared.domain.pods import Additions, Own, additions, copying
+from shared.node_cache import keep
+from shared.ports import ClusterError, Pod
+
+
+@click.group()
+def pods() -> None:
+    """Topology on pods that are bound already."""
+
+
+class Wanted(NamedTuple):
+    """One pod and what it lacks."""
+
+    pod: Pod
+    add: Additions
+
+
+@pods.command()
+@documents_option
+@click.option("--context", default="", help="The kubeconfig context; else the current one.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig, else $KUBECONFIG, else ~/.kube/config.")
+@click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
+@click.option("--write", is_flag=True, help="Write; without it nothing is changed.")
+@output_option
+def backfill(files: tuple[str, ...], context: str, kubeconfig: str, namespace: str, write: bool, form: str) -> int:
+    """Give bound pods what the policies copy. Shows what is missing (exit 2); --write adds it. Without -f: the committed policies."""
+    policies = documents_in(files)[1] if files else _committed()
+    if not any(policy.enabled for policy in policies):
+        raise Failure("NothingEnabled", "no PodLabelPolicy is enabled: give one with -f, or commit one")
+    from shared.adapters.kubeconfig import from_kubeconfig
+
+    cluster = Kubernetes(lambda: from_kubeconfig(kubeconfig, context))
+    try:
+        wanted = list(lacking(cluster, policies, namespace))
+        failed = _write(cluster, wanted) if write else {}
+    finally:
+        cluster.server.close()
+    answer = {
+        "written": len(wanted) - len(failed) if write else 0,
+        "pods": {_name(pod): _shown(pod, add, failed) for pod, add in wanted},
+    }
+    emit(form, answer, lambda: _told(wanted, failed, write))
+    if write:
+        return PARTIAL if failed else 0
+    return PENDING if wanted else 0
+
+
+def lacking(cluster: Kubernetes, policies: Iterable[PodLabelPolicySpec], namespace: str = "") -> Iterable[Wanted]:
+    """Every bound pod that lacks something that it would get if it were bound now."""
+    policies = list(policies)
+    nodes = keep(cluster.nodes(), copying(policies, None))
+    sums: dict[str, Any] = {}
+    for pod in cluster.pods(namespace):
+        keys = sums.setdefault(pod.namespace, copying(policies, pod.namespace))
+        own = Own(pod.labels, pod.annotations)
+        add = additions(keys, nodes.get(pod.node, {}), shown=own, own=own)
+        if add.labels or add.annotations:
+            yield Wanted(pod, add)
+
+
+def _write(cluster: Kubernetes, wanted: list[Wanted]) -> dict[str, str]:
+    """Pod → why it could not be written."""
+
+    def one(each: Wanted) -> tuple[str, str]:
+        try:
+            cluster.add_to_pod(each.pod, each.add.labels, each.add.annotations)
+        except ClusterError as error:
+            return _name(each.pod), str(error)
+        return _name(each.pod), ""
+
+    return {name: error for name, error in cluster.spread(one, wanted) if error}
+
+
+def _committed() -> list[PodLabelPolicySpec]:
+    from local.cli.cloud import embedded
+
+    revisions = embedded().ports.revisions
+    newest = revisions.newest()
+    return [PodLabelPolicySpec.model_validate(spec) for spec in revisions.get(newest).policies.pod_policies] if newest else []
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _shown(pod: Pod, add: Additions, failed: Mapping[str, str]) -> dict[str, Any]:
+    error = {"error": failed[_name(pod)]} if _name(pod) in failed else {}
+    return {"node": pod.node, "labels": dict(add.labels), "annotations": dict(add.annotations), **error}
+
+
+def _told(wanted: list[Wanted], failed: Mapping[str, str], write: bool) -> Iterable[Any]:
+    rows = [
+        (
+            _name(pod),
+            pod.node,
+            ", ".join(f"{k}={v}" for k, v in (*add.labels.items(), *add.annotations.items())),
+            failed.get(_name(pod), ""),
+        )
+        for pod, add in wanted
+    ]
+    if rows:
+        yield grid(("pod", "node", "adds", "error"), rows)
+    if write:
+        yield f"{len(wanted) - len(failed)} pods written, {len(failed)} not"
+    else:
+        yield f"{len(wanted)} pods lack something; --write adds it" if wanted else "every bound pod has what the policies copy"

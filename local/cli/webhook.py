@@ -1,0 +1,146 @@
+"""`hullmark webhook`: print the configuration that calls pod_binding, and refuse dangerous ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from local.cli.inputs import documents_option, read_bytes, read_files
+from local.cli.output import BLOCKED, Failure, emit, grid, output_option
+from shared.adapters.apiserver import Rejected
+from shared.adapters.kubernetes import Kubernetes
+from shared.domain.documents import PodLabelPolicy, PodLabelPolicySpec, parsed
+from shared.domain.reading import Document, DocumentsRefused, Problem, read
+from shared.domain.site import Context, check_pod_policies
+from shared.domain.webhooks import GATE, Client, Object, Server, Verdict, judge, manifest
+from shared.ports import ClusterError
+
+CONFIGURATION = "MutatingWebhookConfiguration"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+@click.group()
+def webhook() -> None:
+    """Put topology on pods: print the webhook's configuration, and check one before it can hurt."""
+
+
+@webhook.command("manifest")
+@documents_option
+@click.option("--url", default="", help="Where the function answers, for an API server that can reach it: https://host[:port][/CLUSTER].")
+@click.option("--service", default="", metavar="NS/NAME[:PORT]", help="The service in front of the function, inside the cluster.")
+@click.option("--cluster", default="", help="The cluster's name in the documents, where the function serves several.")
+@click.option("--ca-file", default="", metavar="FILE", help="PEM of the CA that signed the function's certificate.")
+@click.option("--cert-manager", default="", metavar="NS/NAME", help="A cert-manager Certificate that fills the CA in.")
+@click.option("--server-version", default="", metavar="V", help="The API server's version; below 1.28 matchConditions are left out.")
+@click.option("-o", "--output", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print it.")
+def manifest_command(
+    files: tuple[str, ...], url: str, service: str, cluster: str, ca_file: str, cert_manager: str, server_version: str, form: str
+) -> None:
+    """The MutatingWebhookConfiguration to apply; with -f for the namespaces that the policies mean only."""
+    _, policies = documents_in(files)
+    if policies and not any(policy.enabled for policy in policies):
+        raise Failure("NothingEnabled", "no PodLabelPolicy is enabled: delete the configuration instead of applying one")
+    name, _, port = service.partition(":")
+    if port and not port.isdecimal():
+        raise Failure("Usage", f"--service {service}: namespace/name[:port]")
+    path = f"/{cluster}" if cluster else ""
+    ca = read_bytes(ca_file).decode("utf-8", "replace") if ca_file else ""
+    client = Client(f"{url.rstrip('/')}{path}" if url else "", name, int(port or 443), path or "/", ca, cert_manager)
+    if problems := client.problems():
+        raise Failure("Usage", "; ".join(problems))
+    minor = Server(server_version).minor
+    emit(form, manifest(client, policies, conditions=minor is None or minor >= (1, 28)), tuple)
+
+
+@webhook.command("check")
+@documents_option
+@click.option("--context", default="", help="Look at the live configurations of this kubeconfig context.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig, else $KUBECONFIG, else ~/.kube/config.")
+@click.option("--server-version", default="", metavar="V", help="The API server's version, where it isn't asked.")
+@click.option("--feature-gate", "gates", multiple=True, metavar="NAME=true|false", help=f"A gate of the server, such as {GATE}=true.")
+@output_option
+def check_command(files: tuple[str, ...], context: str, kubeconfig: str, server_version: str, gates: tuple[str, ...], form: str) -> int:
+    """Refuse configurations that endanger scheduling or do nothing (exit 4), in files with the policies beside them, or live."""
+    configurations, policies = documents_in(files)
+    given = bool(configurations)
+    server = Server(server_version, dict(map(_gate, gates)))
+    if context or kubeconfig:
+        live, seen = _live(kubeconfig, context)
+        configurations = configurations or live
+        server = Server(server_version or seen.version, {**seen.gates, **server.gates})
+    elif not configurations:
+        raise Failure("Usage", f"nothing to check: give -f FILE with a {CONFIGURATION}, or --context")
+    verdicts = judge(configurations, policies, server, given=given)
+    refused = any(verdict.severity == "error" for verdict in verdicts)
+    answer = {"ok": not refused, "server": server.version, "findings": [asdict(verdict) for verdict in verdicts]}
+    emit(form, answer, lambda: _told(verdicts, configurations))
+    return BLOCKED if refused else 0
+
+
+def _told(verdicts: Sequence[Verdict], configurations: Sequence[Object]) -> Iterable[Any]:
+    if verdicts:
+        yield grid(("severity", "webhook", "check", "why"), [(v.severity, v.webhook, v.check, v.message) for v in verdicts])
+    elif not configurations:
+        yield "no mutating webhook is configured"
+    else:
+        yield "nothing to refuse"
+
+
+def documents_in(files: Sequence[str]) -> tuple[list[Object], list[PodLabelPolicySpec]]:
+    """Configurations and policies among the files' documents; other documents are left alone. Raises DocumentsRefused."""
+    documents, problems = read(read_files(files))
+    policies = [document for document in documents if document.kind == "PodLabelPolicy"]
+    specs, shaped = [], []
+    for document in policies:
+        found = _policy(document)
+        if isinstance(found, PodLabelPolicySpec):
+            specs.append(found)
+            shaped.append(document)
+        else:
+            problems += found
+    problems += check_pod_policies(shaped, Context())
+    if problems:
+        raise DocumentsRefused(problems)
+    return [document.data for document in documents if document.kind == CONFIGURATION], specs
+
+
+def _policy(document: Document) -> PodLabelPolicySpec | list[Problem]:
+    model = parsed(document)
+    if isinstance(model, list):
+        return model
+    return model.spec if isinstance(model, PodLabelPolicy) else []
+
+
+def _gate(text: str) -> tuple[str, bool]:
+    name, _, value = text.partition("=")
+    if value not in ("true", "false"):
+        raise Failure("Usage", f"--feature-gate {text}: NAME=true or NAME=false")
+    return name, value == "true"
+
+
+def _live(kubeconfig: str, context: str) -> tuple[list[Object], Server]:
+    """The configurations of a running cluster, and what its server says of itself."""
+    from shared.adapters.kubeconfig import from_kubeconfig
+
+    cluster = Kubernetes(lambda: from_kubeconfig(kubeconfig, context))
+    try:
+        items = json.loads(cluster.server.request("GET", CONFIGURATIONS))["items"]
+        configurations: list[Object] = [{"apiVersion": "admissionregistration.k8s.io/v1", **item} for item in items]
+        return configurations, Server(cluster.server_version(), _gates(cluster))
+    finally:
+        cluster.server.close()
+
+
+def _gates(cluster: Kubernetes) -> dict[str, bool]:
+    """The gate as the server's metrics show it; empty where they may not be read: then the version decides."""
+    try:
+        metrics = cluster.server.request("GET", "/metrics").decode()
+    except (Rejected, ClusterError):
+        return {}
+    found = re.search(rf'^kubernetes_feature_enabled{{name="{GATE}"[^}}]*}} ([01])', metrics, re.MULTILINE)
+    return {GATE: found[1] == "1"} if found else {}
