@@ -41,7 +41,7 @@ def reader(context: str) -> Reader:
     from urllib3.exceptions import HTTPError
 
     try:
-        client = config.new_client_from_config(context=context or None)
+        client = config.new_client_from_config(context=context or None)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
         raise Refused("Kubeconfig", f"kubeconfig context {context}: {error}") from error
 

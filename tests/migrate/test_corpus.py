@@ -5,35 +5,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from shared.domain.manifests import KUBERNETES, Renamings, examine
+from shared.domain.manifests import KUBERNETES, Finding, Renamings, examine
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = sorted(str(path.relative_to(CORPUS / "before")) for path in (CORPUS / "before").rglob("*") if path.is_file())
 RENAMINGS = Renamings.of()
 
 
-def told(name: str, findings) -> list[str]:
+def told(name: str, findings: Sequence[Finding]) -> list[str]:
     return [f"{name}:{f.line}:{f.column}: {f.action}: {f.old}: {f.why}" for f in findings]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_file_has_the_findings_agreed_on(name):
+def test_each_file_has_the_findings_agreed_on(name: str) -> None:
     agreed = [line for line in (CORPUS / "findings.txt").read_text().splitlines() if line.startswith(f"{name}:")]
 
     assert told(name, examine((CORPUS / "before" / name).read_bytes(), RENAMINGS).findings) == agreed
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_file_is_rewritten_to_the_bytes_agreed_on(name):
+def test_each_file_is_rewritten_to_the_bytes_agreed_on(name: str) -> None:
     assert examine((CORPUS / "before" / name).read_bytes(), RENAMINGS).data == (CORPUS / "after" / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_second_run_finds_only_what_was_left_for_a_person(name):
+def test_a_second_run_finds_only_what_was_left_for_a_person(name: str) -> None:
     before = examine((CORPUS / "before" / name).read_bytes(), RENAMINGS)
     again = examine(before.data, RENAMINGS)
 
@@ -42,7 +43,7 @@ def test_a_second_run_finds_only_what_was_left_for_a_person(name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_rewrite_puts_the_new_key_where_the_old_one_stood_and_touches_nothing_else(name):
+def test_every_rewrite_puts_the_new_key_where_the_old_one_stood_and_touches_nothing_else(name: str) -> None:
     data = (CORPUS / "before" / name).read_bytes()
     expected = data
     new = {renaming.old: renaming.new for renaming in KUBERNETES}
@@ -65,7 +66,7 @@ def plain(text: str) -> str:
     return text.replace("~1", "/").replace("\\/", "/")
 
 
-def test_the_corpus_has_every_form_that_counts():
+def test_the_corpus_has_every_form_that_counts() -> None:
     actions = [line.split(": ")[1] for line in (CORPUS / "findings.txt").read_text().splitlines()]
 
     assert len(FILES) >= 15

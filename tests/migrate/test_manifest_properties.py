@@ -13,31 +13,9 @@ from shared.domain.manifests import KUBERNETES, Renamings, examine
 RENAMINGS = Renamings.of()
 NEW = {renaming.old: renaming.new for renaming in KUBERNETES}
 OLD_KEYS = st.sampled_from(sorted(NEW))
-NAMES = st.sampled_from(
-    [
-        "nodeSelector",
-        "selector",
-        "matchLabels",
-        "labels",
-        "matchExpressions",
-        "nodeSelectorTerms",
-        "labelSelector",
-        "key",
-        "topologyKey",
-        "foo",
-        "kind",
-        "value",
-        "op",
-        "path",
-        "description",
-        "example.com/pool",
-    ]
-)
-KEYS = st.sampled_from(sorted(NEW))
-NAMES = st.sampled_from(
-    ["nodeSelector", "selector", "matchLabels", "labels", "matchExpressions", "nodeSelectorTerms", "labelSelector", "key", "topologyKey"]
-    + ["foo", "kind", "value", "op", "path", "description", "example.com/pool"]
-)
+_SELECTING = ["nodeSelector", "selector", "matchLabels", "labels", "matchExpressions", "nodeSelectorTerms", "labelSelector", "topologyKey"]
+_OTHERS = ["foo", "kind", "key", "value", "op", "path", "description", "example.com/pool"]
+NAMES = st.sampled_from([*_SELECTING, *_OTHERS])
 KEYS = st.one_of(NAMES, OLD_KEYS, st.sampled_from(sorted(NEW.values())))
 TEXTS = st.one_of(
     OLD_KEYS,
@@ -75,7 +53,8 @@ LAYOUTS = st.fixed_dictionaries(
 
 
 def written(document: Any, layout: dict[str, Any], line_end: str = "\n") -> bytes:
-    return yaml.safe_dump(document, allow_unicode=True, sort_keys=False, **layout).replace("\n", line_end).encode()
+    text: str = yaml.safe_dump(document, allow_unicode=True, sort_keys=False, **layout)
+    return text.replace("\n", line_end).encode()
 
 
 def differences(before: Any, after: Any) -> int:
@@ -94,7 +73,7 @@ def differences(before: Any, after: Any) -> int:
 
 @given(documents(), LAYOUTS, st.sampled_from(["\n", "\r\n"]))
 @settings(max_examples=400, deadline=None)
-def test_only_findings_change_and_they_change_as_they_say(document, layout, line_end):
+def test_only_findings_change_and_they_change_as_they_say(document: Any, layout: dict[str, Any], line_end: str) -> None:
     data = written(document, layout, line_end)
     examined = examine(data, RENAMINGS)
     before, after, at, shift = data.decode(), examined.data.decode(), 0, 0
@@ -109,7 +88,7 @@ def test_only_findings_change_and_they_change_as_they_say(document, layout, line
 
 @given(documents(), LAYOUTS)
 @settings(max_examples=400, deadline=None)
-def test_the_document_read_again_differs_only_in_old_keys_become_new(document, layout):
+def test_the_document_read_again_differs_only_in_old_keys_become_new(document: Any, layout: dict[str, Any]) -> None:
     data = written(document, layout)
     examined = examine(data, RENAMINGS)
 
@@ -120,7 +99,7 @@ def test_the_document_read_again_differs_only_in_old_keys_become_new(document, l
 
 @given(documents(), LAYOUTS)
 @settings(max_examples=300, deadline=None)
-def test_a_second_run_rewrites_nothing_and_still_tells_what_is_left(document, layout):
+def test_a_second_run_rewrites_nothing_and_still_tells_what_is_left(document: Any, layout: dict[str, Any]) -> None:
     first = examine(written(document, layout), RENAMINGS)
     second = examine(first.data, RENAMINGS)
 
@@ -130,7 +109,7 @@ def test_a_second_run_rewrites_nothing_and_still_tells_what_is_left(document, la
 
 @given(st.dictionaries(KEYS, st.just("x"), max_size=6), LAYOUTS)
 @settings(max_examples=200, deadline=None)
-def test_a_node_selector_loses_every_old_key_that_has_no_rival(selector, layout):
+def test_a_node_selector_loses_every_old_key_that_has_no_rival(selector: dict[str, str], layout: dict[str, Any]) -> None:
     data = written({"spec": {"nodeSelector": selector}}, layout)
 
     after = yaml.safe_load(examine(data, RENAMINGS).data)["spec"]["nodeSelector"]
@@ -140,7 +119,7 @@ def test_a_node_selector_loses_every_old_key_that_has_no_rival(selector, layout)
 
 @given(documents(), st.sampled_from([2, 4]))
 @settings(max_examples=500, deadline=None)
-def test_a_template_is_never_rewritten_where_the_same_yaml_would_not_be(document, indent):
+def test_a_template_is_never_rewritten_where_the_same_yaml_would_not_be(document: Any, indent: int) -> None:
     """The control line makes it unreadable as YAML; indentation alone must not be bolder than the structure."""
     data = written(document, {"default_flow_style": False, "indent": indent, "width": 1000})
     as_yaml = {(f.line, f.column) for f in examine(data, RENAMINGS).findings if f.action == "rewrite"}
@@ -156,7 +135,7 @@ def test_a_template_is_never_rewritten_where_the_same_yaml_would_not_be(document
     st.binary(max_size=50),
 )
 @settings(max_examples=300, deadline=None)
-def test_no_bytes_are_too_strange_to_look_at(head, key, tail):
+def test_no_bytes_are_too_strange_to_look_at(head: bytes, key: bytes, tail: bytes) -> None:
     examined = examine(head + key + tail, RENAMINGS)
 
     assert all(finding.line >= 1 and finding.column >= 1 for finding in examined.findings)

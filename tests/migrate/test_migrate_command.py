@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,22 +14,23 @@ from local.cli import main
 POD = "kind: Pod\nspec:\n  nodeSelector:\n    beta.kubernetes.io/os: linux # kept\n"
 SERVICE = "kind: Service\nspec:\n  selector:\n    beta.kubernetes.io/os: linux\n"
 ZONE = "topologyKey: failure-domain.beta.kubernetes.io/zone\n"
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     monkeypatch.chdir(tmp_path)
 
-    def command(*arguments):
+    def command(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ending:
             main(["migrate", *arguments])
         answer = capsys.readouterr()
-        return ending.value.code, answer.out, answer.err
+        return int(ending.value.code or 0), answer.out, answer.err
 
     return command
 
 
-def test_nothing_found_is_0_and_an_empty_list(run, tmp_path):
+def test_nothing_found_is_0_and_an_empty_list(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: Pod\n")
 
     code, out, _ = run(".", "-o", "json")
@@ -35,7 +38,7 @@ def test_nothing_found_is_0_and_an_empty_list(run, tmp_path):
     assert (code, json.loads(out)) == (0, {"findings": []})
 
 
-def test_an_old_key_is_2_and_the_file_stays_as_it_is(run, tmp_path):
+def test_an_old_key_is_2_and_the_file_stays_as_it_is(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(POD)
 
     code, out, _ = run("a.yaml", "-o", "json")
@@ -55,7 +58,7 @@ def test_an_old_key_is_2_and_the_file_stays_as_it_is(run, tmp_path):
     assert (tmp_path / "a.yaml").read_text() == POD
 
 
-def test_write_rewrites_and_ends_with_0_and_so_does_the_next_run(run, tmp_path):
+def test_write_rewrites_and_ends_with_0_and_so_does_the_next_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(POD)
 
     assert run("--write", ".")[0] == 0
@@ -63,20 +66,20 @@ def test_write_rewrites_and_ends_with_0_and_so_does_the_next_run(run, tmp_path):
     assert run("--check", ".")[0] == 0
 
 
-def test_write_ends_with_2_while_something_is_left_for_a_person(run, tmp_path):
+def test_write_ends_with_2_while_something_is_left_for_a_person(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(f"{POD}---\n{SERVICE}")
 
     code, out, err = run("--write", ".")
 
     assert code == 2
-    assert "./a.yaml:8:5: report: beta.kubernetes.io/os -> kubernetes.io/os (selector picks" in out
+    assert "./a.yaml:9:5: report: beta.kubernetes.io/os -> kubernetes.io/os (selector picks" in out
     assert "1 rewritten, 1 for you to look at" in err
 
 
 @pytest.mark.parametrize(
     ("version", "rewritten"), [("1.13", 0), ("v1.14.9-gke.1", 0), ("1.15", 1), ("1.16.3", 1), ("1.17", 2), ("v1.35.4", 2), ("", 2)]
 )
-def test_each_key_waits_for_the_version_whose_nodes_carry_the_new_one(run, tmp_path, version, rewritten):
+def test_each_key_waits_for_the_version_whose_nodes_carry_the_new_one(run: Run, tmp_path: Path, version: str, rewritten: int) -> None:
     (tmp_path / "a.yaml").write_text(POD + ZONE)
 
     _, out, _ = run("--write", "--target-version", version, "-o", "json", ".")
@@ -85,14 +88,14 @@ def test_each_key_waits_for_the_version_whose_nodes_carry_the_new_one(run, tmp_p
     assert (tmp_path / "a.yaml").read_text().count("beta.kubernetes.io") == 2 - rewritten
 
 
-def test_a_pair_of_ones_own_is_migrated_too(run, tmp_path):
+def test_a_pair_of_ones_own_is_migrated_too(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("nodeSelector: {example.com/rack: r1, rack: r2}\n")
 
     assert run("--pair", "example.com/rack=topology.example.com/rack", "--pair", "rack=example.com/row", "--write", ".")[0] == 0
     assert (tmp_path / "a.yaml").read_text() == "nodeSelector: {topology.example.com/rack: r1, example.com/row: r2}\n"
 
 
-def test_the_pairs_of_a_labelaliases_document_count_secondary_to_primary(run, tmp_path):
+def test_the_pairs_of_a_labelaliases_document_count_secondary_to_primary(run: Run, tmp_path: Path) -> None:
     (tmp_path / "aliases.yml").write_text(
         "apiVersion: hullmark.dev/v1\nkind: LabelAliases\nmetadata: {name: p}\n"
         "spec: {pairs: [{primary: example.com/new, secondary: example.com/old, from: '1.20'}]}\n"
@@ -119,14 +122,14 @@ def test_the_pairs_of_a_labelaliases_document_count_secondary_to_primary(run, tm
         (["missing.yaml"], "missing.yaml"),
     ],
 )
-def test_what_cannot_be_done_is_1_and_says_why(run, arguments, text):
+def test_what_cannot_be_done_is_1_and_says_why(run: Run, arguments: list[str], text: str) -> None:
     code, _, err = run(*arguments)
 
     assert code == 1
     assert text in err
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_the_others_are_still_migrated(run, tmp_path):
+def test_a_file_that_cannot_be_read_is_an_error_and_the_others_are_still_migrated(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(POD)
 
     code, _, err = run("--write", "gone.yaml", "a.yaml")
@@ -136,13 +139,13 @@ def test_a_file_that_cannot_be_read_is_an_error_and_the_others_are_still_migrate
     assert "beta" not in (tmp_path / "a.yaml").read_text()
 
 
-def test_a_file_named_twice_is_told_once(run, tmp_path):
+def test_a_file_named_twice_is_told_once(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(POD)
 
     assert len(json.loads(run("a.yaml", "a.yaml", "-o", "json")[1])["findings"]) == 1
 
 
-def test_a_script_named_outright_is_only_reported(run, tmp_path):
+def test_a_script_named_outright_is_only_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("kubectl label node n1 beta.kubernetes.io/os-\nnodeSelector:\n  beta.kubernetes.io/os: linux\n")
 
     _, out, _ = run("--write", "run.sh", "-o", "json")
@@ -150,13 +153,13 @@ def test_a_script_named_outright_is_only_reported(run, tmp_path):
     assert {f["action"] for f in json.loads(out)["findings"]} == {"report"}
 
 
-def test_yaml_holds_the_same_as_json(run, tmp_path):
+def test_yaml_holds_the_same_as_json(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(POD + ZONE)
 
     assert yaml.safe_load(run(".", "-o", "yaml")[1]) == json.loads(run(".", "-o", "json")[1])
 
 
-def test_sarif_carries_the_fix_that_write_would_make(run, tmp_path):
+def test_sarif_carries_the_fix_that_write_would_make(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a b.yaml").write_text(f"{POD}---\n{SERVICE}")
 
     code, out, _ = run(".", "-o", "sarif")
@@ -173,7 +176,7 @@ def test_sarif_carries_the_fix_that_write_would_make(run, tmp_path):
     assert (rewrite["level"], left["level"], "fixes" in left) == ("warning", "note", False)
 
 
-def test_live_objects_are_only_reported(run, tmp_path, monkeypatch):
+def test_live_objects_are_only_reported(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.yaml").write_text("kind: Pod\n")
     monkeypatch.setattr("local.workloads.live_objects", lambda context: [(f"{context}:Pod/shop/p", POD.encode())])
 
