@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -203,7 +204,7 @@ def sarif(found: Sequence[Located]) -> Mapping[str, Any]:
 def _result(one: Located) -> dict[str, Any]:
     found = one.finding
     region = {"startLine": found.line, "startColumn": found.column, "endColumn": found.column + found.end - found.start}
-    location = {"uri": one.file.replace("\\", "/")}
+    location = {"uri": quote(one.file)}
     result: dict[str, Any] = {
         "ruleId": found.old,
         "level": "warning" if found.action == "rewrite" else "note",

@@ -17,7 +17,7 @@ from shared.domain.manifest_trees import EMBEDDED, PROSE, Judged, both_keys
 _ACTION = re.compile(r"\{\{(?P<body>.*?)\}\}", re.DOTALL)
 _WORD = re.compile(r"-?\s*(\w+)")
 _OPENS = frozenset({"if", "with", "range", "define", "block"})
-_VERSIONED = re.compile(r"semverCompare|KubeVersion|GitVersion|\.Capabilities\.")
+_VERSIONED = re.compile(r"semverCompare|KubeVersion")
 _DEFINED = re.compile(r"""(?:define|block)\s+["`](?P<name>[^"`]*)["`]""")
 _ENTRY = re.compile(
     r"""(?P<lead>[ \t]*(?:-[ \t]+)*)"""
@@ -39,9 +39,14 @@ _DEFAULT = re.compile(r"""(?P<name>[\w-]+)["']?:[ \t]+["']?\{\{[^{}]*\bdefault[ 
 _POINTER = re.compile(r"""(?:path|from)["']?:[ \t]*["']?(?P<pointer>/[^\s"',}]*)\Z""")
 _REST_OF_POINTER = re.compile(r"""[^\s"',}]*""")
 
+_DOCUMENT_START = re.compile(r"---(?=\s|\Z)")
+_ANCHOR = re.compile(r"(?:\A|[\s:,\[{-])&([^\s,\[\]{}]+)")
+_ALIAS = re.compile(r"(?:^|[\s:,\[{-])\*([^\s,\[\]{}]+)", re.MULTILINE)
+
 NOT_A_MANIFEST = Verdict("report", "not a manifest: look, and change it by hand if nodes are selected by it")
 _IN_ACTION = Verdict("report", "inside a template's expression: look, and change it by hand if nodes are selected by it")
 _VERSIONED_BRANCH = Verdict("report", "in a branch that asks for the cluster's version: it may be meant for old clusters")
+_ALIASED = Verdict("report", "an anchor of a template, and its aliases can't be followed: change it by hand")
 _IN_TEXT = Verdict("report", "in a text inside the manifest: it belongs to whatever reads that text")
 
 
@@ -63,6 +68,7 @@ class Template:
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
         self.lines = [text[a:b].rstrip("\r\n") for a, b in zip(self.starts, [*self.starts[1:], len(text)], strict=True)]
         self.actions = [(match.start(), match.end(), match["body"]) for match in _ACTION.finditer(text)]
+        self.aliases = frozenset(_ALIAS.findall(text))
         self.action_starts = [start for start, _, _ in self.actions]
 
     def judge(self, hit: Hit, *, new: Mapping[str, str], beta: frozenset[str]) -> Verdict | None:
@@ -74,7 +80,11 @@ class Template:
         if (action or "").lstrip("- \t\r\n").startswith("/*") or (action is None and _in_comment(before)):
             return None
         verdict = self._judge(hit, row, before, after, in_action=action is not None, new=new, beta=beta)
-        if verdict is not None and verdict.action == "rewrite" and any(_VERSIONED.search(body) for body in self._blocks_around(hit.start)):
+        if (
+            verdict is not None
+            and verdict.action == "rewrite"
+            and any(_VERSIONED.search(body) for _, body in self._blocks_around(hit.start))
+        ):
             return _VERSIONED_BRANCH
         return verdict
 
@@ -86,7 +96,7 @@ class Template:
             verdict = judge(Place(False, (given["name"],)), beta=hit.old in beta) if given and after[:1] in '"`' else UNKNOWN_PLACE
             return verdict if verdict.action == "rewrite" else _IN_ACTION
         pointer = _POINTER.search(before)
-        names, in_text = self._names_above(row, len(before) - len(before.lstrip(" \t-")))
+        names, in_text, rows = self._above(row, len(before) - len(before.lstrip(" \t-")))
         if not PROSE.isdisjoint(names) or (pointer is None and (own := _ENTRY.match(self.lines[row])) and _name(own) in PROSE):
             return None
         if in_text:
@@ -98,6 +108,8 @@ class Template:
         if place is None:
             return None if "/" not in hit.old else UNKNOWN_PLACE
         verdict = judge(place, beta=hit.old in beta)
+        if verdict.action == "rewrite" and any(anchor in self.aliases for at in rows for anchor in _ANCHOR.findall(self.lines[at])):
+            return _ALIASED
         if verdict.action == "rewrite" and place.is_key and (clash := self._clash(row, hit, before, new)):
             return Verdict("report", clash)
         return verdict
@@ -122,26 +134,31 @@ class Template:
         own = _ENTRY.match(self.lines[row])
         return (_name(own),) if own and own.end() <= len(before) else ()
 
-    def _names_above(self, row: int, column: int) -> tuple[tuple[str, ...], bool]:
-        """Climb to the names that a line stands below, outermost first, and say whether a foreign block scalar is one of them."""
+    def _above(self, row: int, column: int) -> tuple[tuple[str, ...], bool, list[int]]:
+        """Climb to the names that a line stands below, outermost first; say whether a foreign block scalar is one of them, and in which
+        rows they and the line itself stand.
+        """
         dash = _DASH.match(self.lines[row])
         limit, in_sequence = (dash.end() - 1, True) if dash else (column, False)
         names: list[str] = []
+        rows = [row]
         while row > 0 and (limit > 0 or in_sequence):
             row -= 1
-            if re.match(r"---(?=\s|\Z)", self.lines[row]):
+            if _DOCUMENT_START.match(self.lines[row]):
                 break
             line = self._read(row)
             if line is None:
                 continue
             if not in_sequence and line.column == limit and line.dash is not None:
                 limit, in_sequence = line.dash, True
+                rows.append(row)
             elif line.key is not None and (line.column < limit or (in_sequence and line.column == limit and line.dash is None)):
                 if line.opens_text:
-                    return tuple(reversed(names)), line.key not in EMBEDDED
+                    return tuple(reversed(names)), line.key not in EMBEDDED, rows
                 names.append(line.key)
+                rows.append(row)
                 limit, in_sequence = (line.column, False) if line.dash is None else (line.dash, True)
-        return tuple(reversed(names)), False
+        return tuple(reversed(names)), False, rows
 
     def _read(self, row: int) -> _Line | None:
         """One line by its columns; None for what has no part in indentation: blanks, comments, control lines."""
@@ -167,6 +184,10 @@ class Template:
         for other in self._siblings(row, len(before.rstrip("\"'"))):
             entry = _ENTRY.match(self.lines[other])
             name = _name(entry) if entry else ""
+            if name == "<<":
+                return "a mapping is merged in here, and in a template it can't be followed: change it by hand"
+            if name == wanted and self._blocks_around(self.starts[other]) != self._blocks_around(self.starts[row]):
+                return f"{wanted} stands in another branch of this block: keep the branch that your clusters need"
             if name == wanted and entry:
                 return both_keys(wanted, same=self.lines[other][entry.end() :].strip().strip("\"'") == mine.strip("\"'"))
             if new.get(name) == wanted:
@@ -175,13 +196,14 @@ class Template:
 
     def _siblings(self, row: int, column: int) -> Iterator[int]:
         """Yield the rows of the other keys of the mapping that a line stands in."""
+        definition = self._definition(row)
         for step in (-1, 1):
             at = row
-            while 0 <= (at := at + step) < len(self.lines) and not self.lines[at].startswith("---"):
+            while 0 <= (at := at + step) < len(self.lines) and not _DOCUMENT_START.match(self.lines[at]):
                 line = self._read(at)
                 if line is None or line.column > column:
                     continue
-                if line.column < column or (step > 0 and line.dash is not None):
+                if line.column < column or (step > 0 and line.dash is not None) or self._definition(at) != definition:
                     break
                 yield at
                 if line.dash is not None:
@@ -189,8 +211,8 @@ class Template:
 
     def _kind(self, row: int) -> str:
         """The kind of the object that a line belongs to, where the template says it at the start of a line."""
-        first = next((at for at in range(row, -1, -1) if self.lines[at].startswith("---")), 0)
-        last = next((at for at in range(row + 1, len(self.lines)) if self.lines[at].startswith("---")), len(self.lines))
+        first = next((at for at in range(row, -1, -1) if _DOCUMENT_START.match(self.lines[at])), 0)
+        last = next((at for at in range(row + 1, len(self.lines)) if _DOCUMENT_START.match(self.lines[at])), len(self.lines))
         said = _KIND.search(self.text, self.starts[first], self.starts[last] if last < len(self.lines) else len(self.text))
         return said[1] if said else ""
 
@@ -199,9 +221,9 @@ class Template:
         index = bisect_right(self.action_starts, at) - 1
         return self.actions[index][2] if index >= 0 and at < self.actions[index][1] else None
 
-    def _blocks_around(self, at: int) -> list[str]:
-        """The conditions and definitions open at a position, each with its `else` parts so far."""
-        blocks: list[str] = []
+    def _blocks_around(self, at: int) -> list[tuple[int, str]]:
+        """Where the conditions and definitions open at a position begin, and their text; an `else` begins a block of its own."""
+        blocks: list[tuple[int, str]] = []
         for start, _, body in self.actions:
             if start > at:
                 break
@@ -210,15 +232,19 @@ class Template:
                 case "end" if blocks:
                     blocks.pop()
                 case "else" if blocks:
-                    blocks[-1] += body
+                    blocks[-1] = (start, blocks[-1][1] + body)
                 case name if name in _OPENS:
-                    blocks.append(body)
+                    blocks.append((start, body))
         return blocks
 
     def _defined(self, row: int) -> tuple[str, ...]:
         """The name of the partial that a top-level line stands in: `chart.nodeSelector` says what it is for."""
-        names = [found["name"] for body in self._blocks_around(self.starts[row]) if (found := _DEFINED.search(body))]
+        names = [found["name"] for _, body in self._blocks_around(self.starts[row]) if (found := _DEFINED.search(body))]
         return (names[-1].rpartition(".")[2],) if names else ()
+
+    def _definition(self, row: int) -> int:
+        """Where the partial that a line stands in begins; -1 outside of one."""
+        return max((start for start, body in self._blocks_around(self.starts[row]) if _DEFINED.search(body)), default=-1)
 
 
 def read_template(text: str, hits: Sequence[Hit], *, new: Mapping[str, str], beta: frozenset[str]) -> list[Judged]:

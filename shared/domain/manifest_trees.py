@@ -141,29 +141,35 @@ def _covered(rest: list[Hit], node: _Node) -> Iterator[Hit]:
             yield hit
 
 
-def _places(scalar: _Node) -> Iterator[Place]:
-    """Yield every place that a scalar stands at: as written, and wherever an alias or a merge key brings it."""
+def _places(scalar: _Node) -> Iterator[tuple[Place, bool]]:
+    """Yield every place that a scalar stands at, and whether an alias or a merge key brought it there."""
     for use in scalar.uses:
-        ways = [(*((use.holder, ()) if use.is_key else use.outward(())), "", 0)]
+        aliased = use is not scalar.uses[0]
+        ways = [(*((use.holder, ()) if use.is_key else use.outward(())), "", 0, aliased)]
         while ways:
-            node, names, kind, depth = ways.pop()
+            node, names, kind, depth, aliased = ways.pop()
             if node is not None and not kind and node.get("apiVersion"):
                 kind = node.get("kind")
             if node is None or not node.uses or depth > _DEPTH:
-                yield Place(use.is_key, names, kind)
+                yield Place(use.is_key, names, kind), aliased
             else:
-                ways += [(*further.outward(names), kind, depth + 1) for further in node.uses]
+                first = node.uses[0]
+                ways += [(*further.outward(names), kind, depth + 1, aliased or further is not first) for further in node.uses]
 
 
 def _judge(hit: Hit, node: _Node, beta: frozenset[str]) -> Verdict | None:
-    """One verdict for a scalar over all its places: where it must stay at one, it stays. None: nothing worth telling."""
-    places = []
-    for place in _places(node):
-        places.append(place)
-        if len(places) > _PLACES:
-            return Verdict("report", "aliases bring it to too many places to be sure of all: change it by hand")
+    """One verdict for a scalar over all its places: where it must stay at one, it stays. None: nothing worth telling.
+
+    An anchor is often written where it means nothing (`x-linux: &linux`); what counts is where its aliases stand.
+    """
+    ways = list(itertools.islice(_places(node), _PLACES + 1))
+    if len(ways) > _PLACES:
+        return Verdict("report", "aliases bring it to too many places to be sure of all: change it by hand")
+    places = [place for place, _ in ways]
     if any(place.kind in _OWN_KINDS or not PROSE.isdisjoint(place.names) for place in places):
         return None
+    if any(use.holder.get("op") in ("move", "copy") for use in node.uses if not use.is_key):
+        return Verdict("report", "a JSON patch that moves the old key: look whether it is still needed")
     if node.value == hit.old:
         verdicts = [judge(place, beta=hit.old in beta) for place in places]
     elif node.value.startswith("/") and any(place.names[-1:] in (("path",), ("from",)) for place in places):
@@ -172,12 +178,16 @@ def _judge(hit: Hit, node: _Node, beta: frozenset[str]) -> Verdict | None:
         return None  # without a prefix it is an ordinary word in any longer text
     else:
         return Verdict("report", "part of a longer text: look, and change it by hand if nodes are selected by it")
+    for verdict, (_, aliased) in zip(verdicts, ways, strict=True):
+        if verdict.action == "unknown" and aliased:
+            return Verdict("report", "an alias brings it to a place that is not known to select nodes: look, and change it by hand")
     by_action = {verdict.action: verdict for verdict in reversed(verdicts)}
     return by_action.get("report") or by_action.get("rewrite") or UNKNOWN_PLACE
 
 
 def _embeds(node: _Node) -> bool:
-    return node.style == "|" and any(place.names[-1:] and place.names[-1] in EMBEDDED for place in _places(node))
+    ways = itertools.islice(_places(node), _PLACES) if node.style == "|" else ()
+    return any(place.names[-1:] and place.names[-1] in EMBEDDED for place, _ in ways)
 
 
 def _judge_in_text(text: str, node: _Node, hit: Hit, reader: Reader) -> Verdict | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,12 +36,12 @@ ME = "hullmark-aliases"
         ("1.17+", (1, 17, 0)),
     ],
 )
-def test_a_version_is_its_numbers_whatever_a_provider_appends(text, version):
+def test_a_version_is_its_numbers_whatever_a_provider_appends(text: str, version: tuple[int, int, int]) -> None:
     assert cluster_version(text) == version
 
 
 @pytest.mark.parametrize("text", ["", "unknown", "1", "v1.x", "1.17x"])
-def test_a_cluster_that_tells_no_version_counts_as_the_newest(text):
+def test_a_cluster_that_tells_no_version_counts_as_the_newest(text: str) -> None:
     assert in_force(KEP_793, text) == in_force(KEP_793, "v9.99.0")
 
 
@@ -52,7 +54,7 @@ def test_a_cluster_that_tells_no_version_counts_as_the_newest(text):
         ("v1.35.4", {OS, ARCH}, False),
     ],
 )
-def test_kep_793_turns_its_pairs_round_at_1_18(version, primaries, ensured):
+def test_kep_793_turns_its_pairs_round_at_1_18(version: str, primaries: set[str], ensured: bool) -> None:
     pairs = in_force(KEP_793, version)
 
     assert {pair.primary for pair in pairs} == primaries
@@ -78,7 +80,7 @@ def test_kep_793_turns_its_pairs_round_at_1_18(version, primaries, ensured):
         ("v1.35.4", {OS: "linux", "beta.kubernetes.io/os-image": "x"}, {}),
     ],
 )
-def test_kep_793_row_by_row(version, labels, changes):
+def test_kep_793_row_by_row(version: str, labels: dict[str, str], changes: dict[str, str]) -> None:
     assert reconcile(labels, in_force(KEP_793, version)) == changes
 
 
@@ -94,30 +96,30 @@ ENSURED = (AliasPair(OS, BETA_OS, ensure_secondary_exists=True), AliasPair(ARCH,
         ({OS: "linux", BETA_OS: "windows", ARCH: "amd64", BETA_ARCH: "wrong"}, {BETA_OS: "linux", BETA_ARCH: "amd64"}),
     ],
 )
-def test_the_rows_of_upstreams_test_reconcile_node_labels(labels, changes):
+def test_the_rows_of_upstreams_test_reconcile_node_labels(labels: dict[str, str], changes: dict[str, str]) -> None:
     assert reconcile(labels, ENSURED) == changes
 
 
-def test_every_pair_reads_the_labels_as_they_were_at_the_start():
+def test_every_pair_reads_the_labels_as_they_were_at_the_start() -> None:
     chain = [AliasPair("a", "b", True), AliasPair("b", "c", True)]
 
     assert reconcile({"a": "new", "b": "old"}, chain) == {"b": "new", "c": "old"}
 
 
-def test_the_alias_follows_the_value_that_the_primary_is_about_to_get():
+def test_the_alias_follows_the_value_that_the_primary_is_about_to_get() -> None:
     plan = aliases_for({"rack": "r1", "old-rack": "r1"}, {"rack": "r2"}, [AliasPair("rack", "old-rack")])
 
     assert (plan.write, plan.set, plan.hold) == (True, {"old-rack": "r2"}, {"old-rack": "r2"})
 
 
-def test_equal_labels_cost_no_write_even_where_others_hold_them():
+def test_equal_labels_cost_no_write_even_where_others_hold_them() -> None:
     plan = aliases_for({OS: "linux", BETA_OS: "linux"}, {}, NOW, owners={BETA_OS: ("kubelet",)})
 
     assert not plan.write
     assert plan.set == {}
 
 
-def test_a_correction_of_one_pair_goes_on_holding_the_others():
+def test_a_correction_of_one_pair_goes_on_holding_the_others() -> None:
     observed = {OS: "linux", BETA_OS: "windows", ARCH: "amd64", BETA_ARCH: "amd64"}
 
     plan = aliases_for(observed, {}, NOW, held=[BETA_ARCH])
@@ -126,7 +128,7 @@ def test_a_correction_of_one_pair_goes_on_holding_the_others():
     assert plan.set == {BETA_OS: "linux"}
 
 
-def test_a_secondary_that_only_we_made_goes_with_its_pair_and_one_that_others_hold_stays():
+def test_a_secondary_that_only_we_made_goes_with_its_pair_and_one_that_others_hold_stays() -> None:
     observed = {"new": "x", "old-mine": "x", "old-shared": "x"}
 
     plan = aliases_for(observed, {}, [], held=["old-mine", "old-shared"], owners={"old-mine": (ME,), "old-shared": (ME, "kubectl")})
@@ -134,13 +136,13 @@ def test_a_secondary_that_only_we_made_goes_with_its_pair_and_one_that_others_ho
     assert (plan.write, plan.hold, plan.remove) == (True, {}, ("old-mine",))
 
 
-def test_a_secondary_goes_with_its_primary():
+def test_a_secondary_goes_with_its_primary() -> None:
     plan = aliases_for({"new": "x", "old": "x"}, {}, [AliasPair("new", "old", True)], dropped=["new"], held=["old"], owners={"old": (ME,)})
 
     assert (plan.write, plan.remove) == (True, ("old",))
 
 
-def test_the_upgrade_to_1_18_does_not_take_the_os_label_away():
+def test_the_upgrade_to_1_18_does_not_take_the_os_label_away() -> None:
     """Under 1.17 we made kubernetes.io/os; at 1.18 it is the primary, and nobody else holds it."""
     observed = {BETA_OS: "linux", OS: "linux", ARCH: "amd64"}
 
@@ -150,7 +152,7 @@ def test_the_upgrade_to_1_18_does_not_take_the_os_label_away():
     assert (plan.write, plan.remove) == (False, ())
 
 
-def test_a_declared_key_that_becomes_a_secondary_is_held_before_the_declaration_lets_go_of_it():
+def test_a_declared_key_that_becomes_a_secondary_is_held_before_the_declaration_lets_go_of_it() -> None:
     pair = AliasPair("new", "old", True)
 
     plan = aliases_for({"old": "x"}, {"new": "x"}, [pair], dropped=["old"])
@@ -167,7 +169,7 @@ PAIRS = st.lists(st.builds(AliasPair, KEYS, KEYS, st.booleans()), max_size=3).fi
 
 
 @given(LABELS, LABELS, PAIRS, st.frozensets(KEYS))
-def test_a_second_run_writes_nothing(observed, declared, pairs, held):
+def test_a_second_run_writes_nothing(observed: dict[str, str], declared: dict[str, str], pairs: Any, held: frozenset[str]) -> None:
     """The node after the first run, as Server-Side Apply leaves it when nobody else holds a key."""
     declared = {k: v for k, v in declared.items() if k not in {p.secondary for p in pairs}}
     held = held & observed.keys()
@@ -180,7 +182,7 @@ def test_a_second_run_writes_nothing(observed, declared, pairs, held):
     assert reconcile(after, pairs) == {}
 
 
-def test_policies_may_not_declare_what_follows_at_their_clusters_version():
+def test_policies_may_not_declare_what_follows_at_their_clusters_version() -> None:
     assert forbidden_secondaries(KEP_793, "v1.17.3") == {OS, ARCH}
     assert forbidden_secondaries(KEP_793, "v1.35.4") == {BETA_OS, BETA_ARCH}
 
@@ -202,7 +204,7 @@ def test_policies_may_not_declare_what_follows_at_their_clusters_version():
         ([AliasPair("a", "b", from_="1.20", before="1.20")], 0, "never hold"),
     ],
 )
-def test_pairs_that_cannot_hold_are_refused_when_declared(pairs, index, text):
+def test_pairs_that_cannot_hold_are_refused_when_declared(pairs: Any, index: int, text: str) -> None:
     problems = check_pairs(pairs)
 
     assert [problem.index for problem in problems] == [index]
@@ -218,11 +220,11 @@ def test_pairs_that_cannot_hold_are_refused_when_declared(pairs, index, text):
         (AliasPair("a", "b"), AliasPair("a", "c")),
     ],
 )
-def test_pairs_that_never_meet_at_one_version_are_welcome(pairs):
+def test_pairs_that_never_meet_at_one_version_are_welcome(pairs: Any) -> None:
     assert check_pairs(pairs) == []
 
 
-def test_a_labelaliases_document_becomes_pairs():
+def test_a_labelaliases_document_becomes_pairs() -> None:
     spec = {
         "pairs": [{"primary": "new", "secondary": "old", "ensureSecondaryExists": True, "from": "1.20"}, {"primary": "a", "secondary": "b"}]
     }
