@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 
 import click
-from shared.domain.site import check, load
 
 from local.cli.cloud import embedded
 from local.cli.inputs import documents_option, now_option, read_files, who
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
 from shared.domain.reading import Problem, Source
+from shared.domain.site import check, load
 from shared.revisions import DEFAULT_COLLECTION, NothingStaged, Revision, UnknownRevision
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import click
-from shared.domain.site import Site, load
 
 from local.cli.inputs import documents_option, read_files
 from local.cli.output import Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
 from shared.domain.selection import select as selected
+from shared.domain.site import Site, load
 
 
 @click.command()
