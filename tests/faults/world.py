@@ -16,7 +16,7 @@ from typing import Any
 
 import functions_framework
 
-from local.runner import MAX_ATTEMPTS, Cloud, Waiting
+from local.runner import LAST_ATTEMPT, Cloud, Waiting
 from shared import telemetry, wiring
 from shared.adapters.simulated import Simulated
 from shared.adapters.store import open_store
@@ -172,7 +172,7 @@ class World(Cloud):
         except Died:
             self.deaths += 1
             self.born()
-            if waiting.attempt < MAX_ATTEMPTS:
+            if waiting.attempt < LAST_ATTEMPT:
                 waiting.attempt += 1
                 waiting.due = self.elapsed + 0.2
                 self._put(waiting)
