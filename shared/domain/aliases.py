@@ -136,7 +136,7 @@ def aliases_for(
     a pair in force (1.17 to 1.18 turns `kubernetes.io/os` from secondary to primary), and the protected keys.
     """
     pairs, held, owners = tuple(pairs), frozenset(held), owners or {}
-    after = {key: value for key, value in observed.items() if key not in frozenset(dropped)} | dict(declared)
+    after = _after(observed, declared, frozenset(dropped), {key for pair in pairs for key in (pair.primary, pair.secondary)} | held)
     changes = reconcile(after, pairs)
     hold = {
         pair.secondary: after[pair.primary]
@@ -152,6 +152,18 @@ def aliases_for(
         remove=tuple(sorted(key for key in given_up if key in observed and key not in declared and set(owners.get(key, ())) <= {manager})),
         write=bool(given_up) or any(after.get(key) != value for key, value in hold.items()),
     )
+
+
+def _after(observed: Mapping[str, str], declared: Mapping[str, str], dropped: frozenset[str], keys: Iterable[str]) -> dict[str, str]:
+    """What these keys will be once the declared labels are applied; only they matter here, and a node has many others."""
+    after = {}
+    for key in keys:
+        value = declared.get(key)
+        if value is None and key not in dropped:
+            value = observed.get(key)
+        if value is not None:
+            after[key] = value
+    return after
 
 
 @dataclass(frozen=True, slots=True)

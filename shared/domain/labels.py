@@ -143,6 +143,8 @@ class Policies:
         """The PodLabelPolicy documents' specs, as they were written."""
         self.keep_domains = KEEP_DOMAINS if keep_domains is None else tuple(keep_domains)
         """What `prune: all` spares besides Kubernetes' own domains."""
+        self.keys_looked_at = frozenset(key for policy in self.all for key in _keys_looked_at(policy))
+        """The labels that decide whether a policy selects a node."""
         self._by: dict[tuple[str, str], list[int]] = {}
         self._others: list[int] = []
         for number, policy in enumerate(self.all):
@@ -194,19 +196,28 @@ class Policies:
         return (self.all[number] for number in sorted(set(found)))
 
 
+def _keys_looked_at(policy: NodeLabelPolicy) -> Iterator[str]:
+    for match in (policy.spec.nodes, policy.spec.exclude):
+        if match is not None:
+            yield from match.match_labels or ()
+            yield from (expression.key for expression in match.match_expressions or ())
+
+
 def _indexed(nodes: NodeMatch) -> tuple[tuple[str, list[str] | None], ...]:
     return ("name", nodes.names), ("rack", nodes.racks), ("tag", nodes.tags)
 
 
-def own_labels(design: DesignNode | None, live: Node | None) -> Mapping[str, str]:
-    """The labels that policies look at: the design's over the live ones, without those that only Hullmark holds.
-
-    What policies wrote must not select for policies; else a policy could feed on itself.
+def own_labels(design: DesignNode | None, live: Node | None, keys: Iterable[str]) -> Mapping[str, str]:
+    """Those of `keys` that a node has of its own, for policies to look at: the design's labels over the live ones, without those that
+    only Hullmark holds. What policies wrote must not select for policies; else a policy could feed on itself.
     """
-    declared = flat(design.labels) if design is not None else {}
-    if live is None:
-        return declared
-    return {key: value for key, value in live.labels.items() if not _ours_alone(live.owners.get(key, ()))} | dict(declared)
+    own: dict[str, str] = {}
+    for key in keys:
+        if design is not None and key in design.labels:
+            own[key] = design.labels[key]
+        elif live is not None and key in live.labels and not _ours_alone(live.owners.get(key, ())):
+            own[key] = live.labels[key]
+    return own
 
 
 def _ours_alone(owners: Sequence[str]) -> bool:
@@ -280,7 +291,7 @@ def declare(name: str, design: DesignNode | None, live: Node | None, policies: P
 
     A node that nothing names or selects has an empty declared set.
     """
-    chosen = policies.selecting(name, design, own_labels(design, live), cluster) if policies.all else []
+    chosen = policies.selecting(name, design, own_labels(design, live, policies.keys_looked_at), cluster) if policies.all else []
     if not chosen:
         return Declared(flat(design.labels), flat(design.sources)) if design is not None else Declared({}, {})
     if clashes := clashes_of(chosen):
