@@ -87,7 +87,7 @@ def _attempt() -> int:
 class Message(BaseModel):
     """What every message has: a version, and a topic that it travels on."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     TOPIC: ClassVar[str]
     version: Literal[1] = 1
 
@@ -113,7 +113,7 @@ class Message(BaseModel):
 class RelabelRequest(Message):
     """Make these nodes true. `target_nodes` or `node_filter` says which; `update_site` and `drift_sweep` mean all."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "relabel-requests"
     action: str | None = Field(default=None, pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")
     name: Literal["update_labels", "relabel_nodes", "update_site", "drift_sweep"] = "update_labels"
@@ -198,7 +198,7 @@ class DeadlineCheck(Message):
 class VersionCheck(Message):
     """Classify, decide and issue updates for these clusters (none named: all)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "version-checks"
     clusters: list[str] | None = None
     dry_run: bool = False
@@ -208,7 +208,7 @@ class VersionCheck(Message):
 class ComponentUpdate(BaseModel):
     """One version step. `component` is `controlPlane` or `worker/POOL`, `subject` is `kubernetes` or `machineImage`."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, defer_build=True)
     component: str
     subject: Literal["kubernetes", "machineImage"]
     from_: str = Field(alias="from")

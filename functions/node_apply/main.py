@@ -10,8 +10,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.outcomes import Changes, NodeTask, Outcome
-from shared.domain.planning import held
+from shared.domain.outcomes import Changes, NodeTask, Outcome, held
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
 from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
 from shared.wiring import Ports

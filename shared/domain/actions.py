@@ -29,7 +29,7 @@ UNSUCCESSFUL = frozenset({"missing", "failed", "stopped"})
 class Record(BaseModel):
     """A JSON object in the store: read tolerantly, written whole."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     def to_bytes(self) -> bytes:
         """The object's bytes."""

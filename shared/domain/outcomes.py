@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +14,7 @@ OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "s
 class Changes(BaseModel):
     """What a write does to one node: keys set (with their new values) and keys removed."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     set: dict[str, str] = {}
     remove: list[str] = []
 
@@ -21,7 +22,7 @@ class Changes(BaseModel):
 class Outcome(BaseModel):
     """What became of one subject (a node, `controlPlane`, `worker/POOL`), with a reason a person can act on."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     subject: str
     outcome: OutcomeKind
     reason: str = ""
@@ -37,7 +38,7 @@ class NodeTask(BaseModel):
     `aliases` are secondary keys, applied under their own field manager. `keep` are the domains that `prune: all` spares.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     name: str
     uid: str = ""
     labels: dict[str, str] = {}
@@ -48,3 +49,8 @@ class NodeTask(BaseModel):
     changes: Changes | None = None
     settled: Outcome | None = None
     """Decided when it was planned again (its policies contradict each other, say): told, not applied."""
+
+
+def held(managers: Mapping[str, str]) -> str:
+    """Who holds what, in words."""
+    return "; ".join(f"{key} is held by {manager} with another value" for key, manager in sorted(managers.items()))

@@ -9,7 +9,7 @@ from shared.domain.aliases import AliasPair, aliases_for
 from shared.domain.design import DesignNode
 from shared.domain.labels import Declared, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import ALIAS_OWNER, Node
-from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind
+from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,6 @@ def task_of(name: str, uid: str, declared: Declared, policies: Policies) -> Node
         on_conflict=dict(declared.on_conflict),
         keep=list(policies.keep_domains) if declared.prune == "all" else [],
     )
-
-
-def held(managers: Mapping[str, str]) -> str:
-    """Who holds what, in words."""
-    return "; ".join(f"{key} is held by {manager} with another value" for key, manager in sorted(managers.items()))
 
 
 def _settled(name: str, outcome: OutcomeKind, reason: str = "", message: str = "") -> Settled:

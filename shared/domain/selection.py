@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 class FilterEntry(BaseModel):
     """One entry of a filter set. Values inside a criterion are alternatives; criteria combine by `filter_type`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
     filter_type: Literal["union", "intersection"]
     node_names: list[str] | None = None
     node_tags: list[str] | None = None
@@ -23,7 +23,7 @@ class FilterEntry(BaseModel):
 class NodeFilter(BaseModel):
     """A set of entries, combined by `filter_set_type`. No entry with a criterion: all nodes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
     filter_set_type: Literal["union", "intersection"]
     filter_set: list[FilterEntry] | None = None
 
