@@ -131,10 +131,10 @@ class Cloud:
             self._ending = True
             self._changed.notify_all()
 
-    def resume(self) -> list[str]:
-        """Ask again for every action that an earlier process left open; their ids."""
+    def resume(self, *only: str) -> list[str]:
+        """Ask again for every action that an earlier process left open, or `only` for these; their ids."""
         actions = self.ports.actions
-        going_on = [action for action in actions.open() if actions.find(action) and actions.outcome(action) is None]
+        going_on = [action for action in only or actions.open() if actions.find(action) and actions.outcome(action) is None]
         for action in going_on:
             self.publish(RelabelRequest.TOPIC, [RelabelRequest.again(actions.request(action)).outgoing()])
         return going_on

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -59,7 +58,7 @@ def show(action: str, form: str) -> None:
     _known(action)
     ledger = embedded().ports.actions
     answer = answer_of(action, ledger) | _row(ledger, action)
-    emit(form, answer, lambda: [json.dumps(_row(ledger, action), indent=2), *told(answer)])
+    emit(form, answer, lambda: [grid(("field", "value"), [(k, str(v or "")) for k, v in _row(ledger, action).items()]), *told(answer)])
 
 
 @actions.command()
@@ -86,7 +85,7 @@ def stop(action: str, now: Any, form: str) -> None:
         control(action, "stop", who(), cloud.ports, now)
     except WrongState as wrong:
         raise Failure("WrongState", str(wrong)) from wrong
-    cloud.resume()
+    cloud.resume(action)
     cloud.drain()
     emit(form, _row(cloud.ports.actions, action), lambda: [f"action {action}: stop asked for"])
 

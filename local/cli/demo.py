@@ -40,9 +40,7 @@ def demo() -> None:
     run("documents commit")
     say("What would change on three of the nodes? Nothing is written yet; every change says which document wants it.")
     run("plan --target cp01,gpu01,compute03", expect=2)
-    say(
-        "Make the whole site true: the site action. compute17 is in the design and not in the cluster, so it is reported and the exit code is 3."
-    )
+    say("Make the whole site true: the site action. compute17 is in the design, not in the cluster: reported, exit code 3.")
     run("relabel --all", expect=3, lines=12)
     say("The labels of others are where they were, and compute03 kept what a colleague set by hand (the policy says onConflict: skip):")
     show_labels("compute03")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +14,17 @@ from local.cli.relabel import read_filter
 from shared.domain.selection import select as selected
 from shared.domain.site import Site, load
 
+cluster_option = click.option("--cluster", help="As policies for this cluster see it; else the one Cluster that the documents declare.")
+
 
 @click.command()
 @documents_option
 @click.argument("nodes", nargs=-1)
+@cluster_option
 @output_option
-def labels(files: tuple[str, ...], nodes: tuple[str, ...], form: str) -> None:
+def labels(files: tuple[str, ...], nodes: tuple[str, ...], cluster: str | None, form: str) -> None:
     """The labels that the documents declare for every node that they name, and where each comes from."""
-    found = _site(files).effective()
+    found = _effective(_site(files), cluster)
     unknown = [name for name in nodes if name not in found]
     if unknown:
         raise Failure("UnknownNode", f"the documents name no node {', '.join(unknown)}")
@@ -39,14 +42,20 @@ def _rows(nodes: dict[str, Any]) -> Iterable[Any]:
 @click.command()
 @documents_option
 @click.option("--filter", "filter_file", required=True, metavar="FILE", help="The node filter (DESIGN §5.1), YAML or JSON; null means all.")
+@cluster_option
 @output_option
-def select(files: tuple[str, ...], filter_file: str, form: str) -> None:
+def select(files: tuple[str, ...], filter_file: str, cluster: str | None, form: str) -> None:
     """The names of the nodes that a filter selects from the design."""
     site = _site(files)
-    found = site.effective()
+    found = _effective(site, cluster)
     candidates = [replace(node, labels=found[name]["labels"]) for name, node in site.nodes.items()]
     names = selected(read_filter(filter_file), candidates)
     emit(form, {"nodes": names}, lambda: names or ["no node"])
+
+
+def _effective(site: Site, cluster: str | None) -> dict[str, dict[str, Mapping[str, str]]]:
+    declared = list(site.policies.clusters)
+    return site.effective(cluster or (declared[0] if len(declared) == 1 else "default"))
 
 
 def _site(files: tuple[str, ...]) -> Site:

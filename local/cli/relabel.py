@@ -102,7 +102,7 @@ def run(cloud: Cloud, action: str, *, request: RelabelRequest | None = None, res
         accept(request, action, cloud.ports, cloud.ports.clock(), reach=True)
         cloud.publish(RelabelRequest.TOPIC, [request.outgoing()])
     if resume:
-        cloud.resume()
+        cloud.resume(action)
     if talk().is_terminal:
         _drain_with_a_bar(cloud, action)
     else:
@@ -133,7 +133,9 @@ def answer_of(action: str, ledger: Actions) -> dict[str, Any]:
     outcome = ledger.outcome(action)
     if outcome is None:
         return {"id": action, "result": None, "lifecycle": ledger.lifecycle(action), "nodes": {}}
-    nodes = {name: {"outcome": "unchanged", "reason": "", "changes": {"set": {}, "remove": []}} for name in outcome.unchanged}
+    nodes: dict[str, Any] = {
+        name: {"outcome": "unchanged", "reason": "", "changes": {"set": {}, "remove": []}} for name in outcome.unchanged
+    }
     for told_of in outcome.outcomes:
         changes = told_of.changes.model_dump() if told_of.changes else {"set": {}, "remove": []}
         nodes[told_of.subject] = {

@@ -59,7 +59,12 @@ def test_an_object_is_created_once_and_the_first_one_stays(store: ObjectStore) -
 
 def test_of_many_who_create_the_same_object_one_wins(store: ObjectStore) -> None:
     wins: list[int] = []
-    threads = [threading.Thread(target=lambda n=n: store.create("race", str(n).encode()) and wins.append(n)) for n in range(8)]
+
+    def create(number: int) -> None:
+        if store.create("race", str(number).encode()):
+            wins.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
