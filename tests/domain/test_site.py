@@ -75,6 +75,7 @@ def messages(*documents: dict[str, Any]) -> list[str]:
         ("LabelAliases", "spec:\n  pairs:\n  - {primary: a}\n", [(7, "spec.pairs[0].secondary", "Required")]),
         ("LabelAliases", "spec:\n  pairs:\n  - {primary: a, secondary: b}\n  - {primary: b, secondary: a}\n", [(8, "spec.pairs[1].secondary", "Invalid")]),
         ("PodLabelPolicy", "spec:\n  topology: zone\n  namespaces: {includes: [a]}\n", [(6, "spec.topology", "Invalid"), (7, "spec.namespaces.includes", "Unknown")]),
+        ("PodLabelPolicy", "spec:\n  extra:\n  - example.com/x\n  - a b\n", [(8, "spec.extra[1]", "Invalid")]),
         ("NodeLabelPolicy", "  labels: {a: b}\nspec: {}\n", [(5, "metadata.labels", "Unknown")]),
     ],
 )  # fmt: skip
