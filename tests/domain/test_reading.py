@@ -279,7 +279,7 @@ MANAGED = [
 
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
 @pytest.mark.parametrize("kind", ["List", "NodeList"])
-def test_a_node_list_tells_labels_owners_and_versions(write, kind: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_node_list_tells_labels_owners_and_versions(write, kind: str) -> None:
     item = a_node("n1", labels={"zone": "a"}, resourceVersion="7", managedFields=MANAGED)
     item["status"] = {"nodeInfo": {"kubeletVersion": "v1.35.4"}, "images": [{"names": ["x"]}]}
     [node] = read_nodes(Source("nodes", write({"kind": kind, "apiVersion": "v1", "items": [item]}).encode()))
@@ -308,3 +308,8 @@ def test_a_node_list_that_is_none_is_refused_with_lines() -> None:
         (3, "Pod/p", "kind", "NotSupported"),
         (8, "Node/n", "metadata.labels", "Invalid"),
     ]
+
+
+def test_half_a_surrogate_pair_is_refused_and_a_whole_one_is_a_character() -> None:
+    assert only(r'{"kind": "X", "a": "\ud83d\ude00"}')["a"] == "😀"
+    assert told('{"kind": "X",\n "a": "\\ud83d"}') == [(2, "", "Syntax")]
