@@ -100,7 +100,7 @@ class _Resolver:
     def run(self) -> None:
         for region in self.unique(REGION):
             if self.is_sound(region, _REGION):
-                self.generated += self.asked_by(region)
+                self.ask(region)
         self.racks = {rack.name: dict((rack.data or {}).get("labels") or {}) for rack in self.unique(RACK) if self.is_sound(rack, _RACK)}
         self.profiles = {profile.name: profile for profile in self.unique(PROFILE)}
         sound = {name: self.is_sound(profile, _HOST) for name, profile in self.profiles.items()}
@@ -161,7 +161,8 @@ class _Resolver:
                 message = f"{key} is protected: the kubelet and the cloud set it (LabelRules' allowProtected can allow it)"
                 self.problem(rendered.problem(("data", "metadata", "owner_data", key), "Forbidden", message))
 
-    def asked_by(self, region: Rendered) -> Iterator[Generated]:
+    def ask(self, region: Rendered) -> None:
+        """Add the generated labels that a Region asks for."""
         for number, each in enumerate((region.data or {}).get("generated_labels") or ()):
             path: Path = ("data", "generated_labels", number)
             try:
@@ -169,8 +170,10 @@ class _Resolver:
             except ValidationError as error:
                 self.design.problems += problems_of(error, GeneratedLabelsSpec, region.document, path)
                 continue
-            yield Generated(spec.from_, spec.key, region.document.title)
             self.design.problems += check_generated_key(region.document, (*path, "key"), spec.key, self.allowed)
+            if first := next((known for known in self.generated if known.key == spec.key), None):
+                self.problem(region.problem((*path, "key"), "Duplicate", f"{first.source} generates {spec.key} already"))
+            self.generated.append(Generated(spec.from_, spec.key, region.document.title))
 
     # inheritance
 

@@ -143,7 +143,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     site.nodes = design.nodes | {name: DesignNode(name) for name in site.policies.named_nodes() if name not in design.nodes}
     problems += shaped.check_conflicts(site)
     problems += shaped.check_secondaries(site.policies.alias_pairs)
-    site.warnings += shaped.unknown_clusters()
+    site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions()]
     order = {source.file: number for number, source in enumerate(sources)}
     for found in (problems, site.warnings):
         found.sort(key=lambda problem: (order.get(problem.file, -1), problem.line))
@@ -242,11 +242,6 @@ class _Shaped:
                 first = asked.setdefault(model.spec.key, document)
                 if first is not document:
                     yield document.problem(("spec", "key"), "Duplicate", f"{first.title} generates {model.spec.key} already")
-            elif isinstance(model, LabelRules):
-                for number, key in enumerate(model.spec.allow_protected):
-                    if key not in PROTECTED:
-                        hint = did_you_mean(key, PROTECTED)
-                        yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
 
     def check_secondaries(self, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
         """Policies that declare a secondary key. Which pairs hold on a cluster depends on its version, which documents don't tell:
@@ -276,6 +271,14 @@ class _Shaped:
         for clash, names in found.items():
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
             yield documents[clash.second].problem(("spec", "labels", clash.key), "Invalid", f"on {shown}: {clash}")
+
+    def needless_permissions(self) -> Iterator[Problem]:
+        """Keys that LabelRules allows though nothing protects them: probably a slip."""
+        for document, model in self.read:
+            for number, key in enumerate(model.spec.allow_protected) if isinstance(model, LabelRules) else ():
+                if key not in PROTECTED:
+                    hint = did_you_mean(key, PROTECTED)
+                    yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
 
     def unknown_clusters(self) -> Iterator[Problem]:
         """A site that describes its clusters and names another one in a policy: probably a slip."""

@@ -68,7 +68,7 @@ def messages(*documents: dict[str, Any]) -> list[str]:
         ("NodeLabelPolicy", "spec:\n  nodes:\n    matchExpressions:\n    - {key: a, operator: in, values: [b]}\n    - key: b\n      operator: In\n", [(8, "spec.nodes.matchExpressions[0].operator", "NotSupported"), (9, "spec.nodes.matchExpressions[1]", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  nodes:\n    matchExpressions:\n    - {key: a, operator: Exists, values: [b]}\n", [(8, "spec.nodes.matchExpressions[0]", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  exclude: {}\n", [(5, "spec", "Invalid")]),
-        ("LabelRules", "spec:\n  allowProtected: [kubernetes.io/hostnam]\n", [(6, "spec.allowProtected[0]", "NotSupported")]),
+        ("LabelRules", "spec:\n  allowProtected: kubernetes.io/hostname\n", [(6, "spec.allowProtected", "Invalid")]),
         ("Cluster", "spec:\n  access: {}\n", [(6, "spec.access", "Invalid")]),
         ("Cluster", "spec:\n  access:\n    inCluster: {}\n    gke: {project: p, location: l, name: n}\n", [(6, "spec.access", "Invalid")]),
         ("Cluster", "spec:\n  access:\n    kubeconfig: {context: c}\n", [(7, "spec.access.kubeconfig.path", "Required")]),
@@ -255,6 +255,14 @@ def test_a_thousand_policies_for_a_node_each_contradict_nothing() -> None:
     policies = [policy(f"p{number}", {"slot": str(number)}, nodes={"names": [f"n{number}"]}) for number in range(1000)]
     site = load(sources(*policies))
     assert site.effective()["n7"]["labels"] == {"slot": "7"}
+
+
+def test_a_permission_for_a_key_that_nothing_protects_is_a_warning() -> None:
+    problems, warnings = check(sources(hullmark("LabelRules", "r", {"allowProtected": ["kubernetes.io/os", "kubernetes.io/hostnam"]})))
+    assert problems == []
+    assert [(w.line, w.path, w.message) for w in warnings] == [
+        (8, "spec.allowProtected[1]", "kubernetes.io/hostnam is no protected key: did you mean kubernetes.io/hostname?")
+    ]
 
 
 def test_a_policy_for_a_cluster_that_no_document_describes_is_a_warning() -> None:
