@@ -273,6 +273,12 @@ MANAGED = [
     },
     {"manager": "kubelet", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {"f:conditions": {}}}},
     {"manager": "hullmark", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:zone": {}, "f:rack": {}}}}},
+    {
+        "manager": "hullmark",
+        "operation": "Apply",
+        "subresource": "status",
+        "fieldsV1": {"f:metadata": {"f:labels": {"f:status-only": {}}}},
+    },
     {"manager": "hullmark", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {"f:old": {}}}}},
 ]
 
@@ -288,7 +294,13 @@ def test_a_node_list_tells_labels_owners_and_versions(write, kind: str) -> None:
         uid="uid-n1",
         labels={"zone": "a"},
         resource_version="7",
-        owners={"kubernetes.io/os": ("kubelet",), "zone": ("hullmark", "kubelet"), "rack": ("hullmark",), "old": ("hullmark",)},
+        owners={
+            "kubernetes.io/os": ("kubelet",),
+            "zone": ("hullmark", "kubelet"),
+            "rack": ("hullmark",),
+            "old": ("hullmark",),
+            "status-only": ("hullmark",),
+        },
         applied={"hullmark": frozenset({"zone", "rack"})},
         kubelet_version="v1.35.4",
     )
