@@ -6,6 +6,7 @@ A node's labels are its `metadata.owner_data` with what its host profiles bring:
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,13 +92,15 @@ class _Resolver:
         self.compiled: dict[str, _Effective | None] = {}
         self.racks: dict[str, dict[str, str]] = {}
         self.addresses: dict[str, str] = {}
+        self.hints: dict[str, str] = {}
+        """What a missing profile may have meant: looked up once, however many nodes name it."""
         self.told: set[int] = set()
         """Documents whose missing hardware profile is told already."""
 
     def run(self) -> None:
         for region in self.unique(REGION):
             if self.is_sound(region, _REGION):
-                self.generated += self.asked_by(region)
+                self.ask(region)
         self.racks = {rack.name: dict((rack.data or {}).get("labels") or {}) for rack in self.unique(RACK) if self.is_sound(rack, _RACK)}
         self.profiles = {profile.name: profile for profile in self.unique(PROFILE)}
         sound = {name: self.is_sound(profile, _HOST) for name, profile in self.profiles.items()}
@@ -158,7 +161,8 @@ class _Resolver:
                 message = f"{key} is protected: the kubelet and the cloud set it (LabelRules' allowProtected can allow it)"
                 self.problem(rendered.problem(("data", "metadata", "owner_data", key), "Forbidden", message))
 
-    def asked_by(self, region: Rendered) -> Iterator[Generated]:
+    def ask(self, region: Rendered) -> None:
+        """Add the generated labels that a Region asks for."""
         for number, each in enumerate((region.data or {}).get("generated_labels") or ()):
             path: Path = ("data", "generated_labels", number)
             try:
@@ -166,25 +170,27 @@ class _Resolver:
             except ValidationError as error:
                 self.design.problems += problems_of(error, GeneratedLabelsSpec, region.document, path)
                 continue
-            yield Generated(spec.from_, spec.key, region.document.title)
             self.design.problems += check_generated_key(region.document, (*path, "key"), spec.key, self.allowed)
+            if first := next((known for known in self.generated if known.key == spec.key), None):
+                self.problem(region.problem((*path, "key"), "Duplicate", f"{first.source} generates {spec.key} already"))
+            self.generated.append(Generated(spec.from_, spec.key, region.document.title))
 
     # inheritance
 
     def profile(self, name: str) -> _Effective | None:
         """A profile with what it inherits; None where that cannot be said (the problem is told)."""
         if name not in self.compiled:
-            chain = [name]  # walked without recursion: a chain may be long
-            while (parent := self.parent_of(self.profiles[chain[-1]])) is not None and parent not in self.compiled:
+            chain, at = dict.fromkeys([name]), name  # walked without recursion: a chain may be long
+            while (parent := self.parent_of(self.profiles[at])) is not None and parent not in self.compiled:
                 if parent not in self.profiles:
                     break
                 if parent in chain:
-                    loop = [*chain[chain.index(parent) :], parent]
+                    loop = [*itertools.dropwhile(lambda each: each != parent, chain), parent]
                     message = f"the profiles inherit from one another: {' → '.join(loop)}"
-                    self.problem(self.profiles[chain[-1]].problem(("data", "host_profile"), "Invalid", message))
+                    self.problem(self.profiles[at].problem(("data", "host_profile"), "Invalid", message))
                     self.compiled.update(dict.fromkeys(chain))
                     return None
-                chain.append(parent)
+                chain[parent], at = None, parent
             for each in reversed(chain):
                 self.compiled[each] = self.effective(self.profiles[each])
         return self.compiled[name]
@@ -200,7 +206,9 @@ class _Resolver:
         if parent is None:
             below = _NOTHING
         elif parent not in self.profiles:
-            message = f"there is no HostProfile {parent}{did_you_mean(parent, self.profiles)}"
+            if parent not in self.hints:
+                self.hints[parent] = did_you_mean(parent, self.profiles)
+            message = f"there is no HostProfile {parent}{self.hints[parent]}"
             self.problem(rendered.problem(("data", "host_profile"), "NotFound", message))
             return None
         else:

@@ -15,6 +15,7 @@ from shared.domain.reading import Document, Path, Problem, path_text, type_name
 
 DEFAULT_ORDER = ("global", "region", "type", "site")
 """The layers of a site that brings no LayeringPolicy: those of Airship's own sites."""
+MAX_LAYERS = 100
 METHODS = ("merge", "replace", "delete")
 
 _WHERE = ("metadata", "layeringDefinition")
@@ -205,6 +206,9 @@ def _layer_order(policies: list[Document], problems: list[Problem]) -> tuple[str
     order = data.get("layerOrder") if isinstance(data, dict) else None
     if not isinstance(order, list) or not all(isinstance(layer, str) for layer in order):
         problems.append(policies[0].problem(("data", "layerOrder"), "Invalid", "must be a list of layers, the highest first"))
+        return DEFAULT_ORDER
+    if len(order) > MAX_LAYERS:
+        problems.append(policies[0].problem(("data", "layerOrder"), "Invalid", f"has {len(order)} layers, {MAX_LAYERS} are allowed"))
         return DEFAULT_ORDER
     return tuple(order)
 

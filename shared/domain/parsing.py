@@ -118,6 +118,8 @@ def _json(data: bytes) -> Any:
 
     try:
         value = json.loads(data, object_pairs_hook=unique, parse_constant=refuse, parse_float=number, parse_int=number)
+        if _SURROGATE.search(data):  # half of a pair is no text that anybody could write again
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return value if _depth(value) <= MAX_DEPTH else None
@@ -146,6 +148,7 @@ def _told(error: yaml.YAMLError) -> str:
     return f"not YAML: {f'{context}, ' if context else ''}{problem}"
 
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _CONSTANTS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 _MAYBE_MORE = frozenset(["", *"~ntf-0123456789"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
 from shared.domain import airship
@@ -144,7 +143,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     site.nodes = design.nodes | {name: DesignNode(name) for name in site.policies.named_nodes() if name not in design.nodes}
     problems += shaped.check_conflicts(site)
     problems += shaped.check_secondaries(site.policies.alias_pairs)
-    site.warnings += shaped.unknown_clusters()
+    site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions()]
     order = {source.file: number for number, source in enumerate(sources)}
     for found in (problems, site.warnings):
         found.sort(key=lambda problem: (order.get(problem.file, -1), problem.line))
@@ -243,11 +242,6 @@ class _Shaped:
                 first = asked.setdefault(model.spec.key, document)
                 if first is not document:
                     yield document.problem(("spec", "key"), "Duplicate", f"{first.title} generates {model.spec.key} already")
-            elif isinstance(model, LabelRules):
-                for number, key in enumerate(model.spec.allow_protected):
-                    if key not in PROTECTED:
-                        hint = did_you_mean(key, PROTECTED)
-                        yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
 
     def check_secondaries(self, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
         """Policies that declare a secondary key. Which pairs hold on a cluster depends on its version, which documents don't tell:
@@ -261,27 +255,30 @@ class _Shaped:
 
     def check_conflicts(self, site: Site) -> Iterator[Problem]:
         """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""
-        found: dict[tuple[str, str, str], list[str]] = {}
-        clashes: dict[tuple[str, str, str], Clash] = {}
-        quarrelling = _quarrelling(site.policies.all)
-        if not quarrelling:
-            return
-        among = Policies([policy for policy in site.policies.all if policy.name in quarrelling])
-        anywhere = DesignNode("any node")
-        everywhere = [policy for policy in among.all if not policy.spec.nodes.restricts and policy.spec.exclude is None]
-        for clash in _clashes(everywhere):
-            clashes[clash.key, clash.first, clash.second] = clash
-            found[clash.key, clash.first, clash.second] = [anywhere.name]
-        for name, node in site.nodes.items():
-            chosen = [policy for policy in among.candidates(name, node) if selects(policy, name, node, node.labels, open_=True)]
-            for clash in _clashes(chosen):
-                clashes[clash.key, clash.first, clash.second] = clash
-                found.setdefault((clash.key, clash.first, clash.second), []).append(name)
+        found: dict[Clash, list[str]] = {}
+        for among in _quarrels(site.policies.all):
+            everywhere = [policy for policy in among.all if not policy.spec.nodes.restricts and policy.spec.exclude is None]
+            for clash in clashes_of(everywhere):
+                found.setdefault(clash, ["any node"])
+            for name, node in site.nodes.items():
+                for clash in clashes_of(
+                    policy for policy in among.candidates(name, node) if selects(policy, name, node, node.labels, open_=True)
+                ):
+                    names = found.setdefault(clash, [])
+                    if names[-1:] != [name] and name not in names[-_SHOWN:]:
+                        names.append(name)
         documents = {model.title: document for document, model in self.read}
-        for place, names in found.items():
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            clash = clashes[place]
+        for clash, names in found.items():
+            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
             yield documents[clash.second].problem(("spec", "labels", clash.key), "Invalid", f"on {shown}: {clash}")
+
+    def needless_permissions(self) -> Iterator[Problem]:
+        """Keys that LabelRules allows though nothing protects them: probably a slip."""
+        for document, model in self.read:
+            for number, key in enumerate(model.spec.allow_protected) if isinstance(model, LabelRules) else ():
+                if key not in PROTECTED:
+                    hint = did_you_mean(key, PROTECTED)
+                    yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
 
     def unknown_clusters(self) -> Iterator[Problem]:
         """A site that describes its clusters and names another one in a policy: probably a slip."""
@@ -327,17 +324,18 @@ def _selector_problems(document: Document, name: str, match: NodeMatch | None) -
             yield document.problem(("spec", name, "matchExpressions", number, "key"), "Invalid", reason)
 
 
-def _quarrelling(policies: Iterable[NodeLabelPolicy]) -> set[str]:
-    """The names of policies that share a key and a priority with another that wants another value."""
-    wanted: dict[tuple[str, int], dict[str, list[str]]] = {}
-    for policy in policies:
-        for key, value in policy.spec.labels.items():
-            wanted.setdefault((key, policy.spec.priority), {}).setdefault(value, []).append(policy.name)
-    return {name for values in wanted.values() if len(values) > 1 for names in values.values() for name in names}
+_SHOWN = 3
 
 
-def _clashes(policies: Sequence[NodeLabelPolicy]) -> Iterator[Clash]:
-    """The clashes of every two policies that some cluster has in common."""
-    for one, other in combinations(policies, 2):
-        if one.spec.clusters is None or other.spec.clusters is None or set(one.spec.clusters) & set(other.spec.clusters):
-            yield from clashes_of((one, other))
+def _quarrels(policies: Sequence[NodeLabelPolicy]) -> Iterator[Policies]:
+    """For each cluster that policies name, and for any other: the policies that want different values for one key at one priority."""
+    named = {cluster for policy in policies for cluster in policy.spec.clusters or ()}
+    for cluster in (None, *sorted(named)):
+        wanted: dict[tuple[str, int], dict[str, list[NodeLabelPolicy]]] = {}
+        for policy in policies:
+            if policy.spec.clusters is None or cluster in policy.spec.clusters:
+                for key, value in policy.spec.labels.items():
+                    wanted.setdefault((key, policy.spec.priority), {}).setdefault(value, []).append(policy)
+        among = {policy.name: policy for values in wanted.values() if len(values) > 1 for each in values.values() for policy in each}
+        if among:
+            yield Policies(among.values())

@@ -464,6 +464,7 @@ def test_nothing_is_generated_where_nobody_asks_or_nothing_is_there() -> None:
         ([generated("rack", "bad key")], ("GeneratedLabels/g", "spec.key", "Invalid")),
         ([generated("rack", "topology.kubernetes.io/zone")], ("GeneratedLabels/g", "spec.key", "Forbidden")),
         ([generated("rack"), generated("tag", name="h")], ("GeneratedLabels/h", "spec.key", "Duplicate")),
+        ([generated("rack", "k"), document("Region", "r", {"generated_labels": [{"from": "tag", "key": "k"}]})], ("Region/r", "data.generated_labels[0].key", "Duplicate")),
         ([generated("shelf")], ("GeneratedLabels/g", "spec.from", "NotSupported")),
         ([document("Region", "r", {"generated_labels": [{"from": "rack", "keys": "x"}]})], ("Region/r", "data.generated_labels[0].key", "Required")),
         ([document("Region", "r", {"generated_labels": [{"from": "rack", "key": "a/b/c"}]})], ("Region/r", "data.generated_labels[0].key", "Invalid")),

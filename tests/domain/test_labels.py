@@ -304,7 +304,7 @@ def test_on_conflict_matters_only_where_the_value_differs_or_the_key_is_there() 
     same = Node("n1", "u", {"a": "new"}, owners={"a": KUBELET})
     absent = Node("n1", "u", {}, owners={"x": KUBELET})
     for policy_ in ("skip", "fail"):
-        wanted = Declared({"a": "new"}, {}, on_conflict={"a": policy_})  # type: ignore[dict-item]
+        wanted = Declared({"a": "new"}, {}, on_conflict={"a": policy_})
         assert not diff(wanted, same).write
         assert diff(wanted, absent).set == {"a": "new"}
 

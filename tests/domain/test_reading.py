@@ -273,13 +273,19 @@ MANAGED = [
     },
     {"manager": "kubelet", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {"f:conditions": {}}}},
     {"manager": "hullmark", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:zone": {}, "f:rack": {}}}}},
+    {
+        "manager": "hullmark",
+        "operation": "Apply",
+        "subresource": "status",
+        "fieldsV1": {"f:metadata": {"f:labels": {"f:status-only": {}}}},
+    },
     {"manager": "hullmark", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {"f:old": {}}}}},
 ]
 
 
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
 @pytest.mark.parametrize("kind", ["List", "NodeList"])
-def test_a_node_list_tells_labels_owners_and_versions(write, kind: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_node_list_tells_labels_owners_and_versions(write, kind: str) -> None:
     item = a_node("n1", labels={"zone": "a"}, resourceVersion="7", managedFields=MANAGED)
     item["status"] = {"nodeInfo": {"kubeletVersion": "v1.35.4"}, "images": [{"names": ["x"]}]}
     [node] = read_nodes(Source("nodes", write({"kind": kind, "apiVersion": "v1", "items": [item]}).encode()))
@@ -288,7 +294,13 @@ def test_a_node_list_tells_labels_owners_and_versions(write, kind: str) -> None:
         uid="uid-n1",
         labels={"zone": "a"},
         resource_version="7",
-        owners={"kubernetes.io/os": ("kubelet",), "zone": ("hullmark", "kubelet"), "rack": ("hullmark",), "old": ("hullmark",)},
+        owners={
+            "kubernetes.io/os": ("kubelet",),
+            "zone": ("hullmark", "kubelet"),
+            "rack": ("hullmark",),
+            "old": ("hullmark",),
+            "status-only": ("hullmark",),
+        },
         applied={"hullmark": frozenset({"zone", "rack"})},
         kubelet_version="v1.35.4",
     )
@@ -308,3 +320,8 @@ def test_a_node_list_that_is_none_is_refused_with_lines() -> None:
         (3, "Pod/p", "kind", "NotSupported"),
         (8, "Node/n", "metadata.labels", "Invalid"),
     ]
+
+
+def test_half_a_surrogate_pair_is_refused_and_a_whole_one_is_a_character() -> None:
+    assert only(r'{"kind": "X", "a": "\ud83d\ude00"}')["a"] == "😀"
+    assert told('{"kind": "X",\n "a": "\\ud83d"}') == [(2, "", "Syntax")]

@@ -1,10 +1,13 @@
 # ruff: noqa: E501 -- a row of a table stays on its line
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.domain.aliases import KEP_793
 from shared.domain.labels import KEEP_DOMAINS
@@ -65,7 +68,7 @@ def messages(*documents: dict[str, Any]) -> list[str]:
         ("NodeLabelPolicy", "spec:\n  nodes:\n    matchExpressions:\n    - {key: a, operator: in, values: [b]}\n    - key: b\n      operator: In\n", [(8, "spec.nodes.matchExpressions[0].operator", "NotSupported"), (9, "spec.nodes.matchExpressions[1]", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  nodes:\n    matchExpressions:\n    - {key: a, operator: Exists, values: [b]}\n", [(8, "spec.nodes.matchExpressions[0]", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  exclude: {}\n", [(5, "spec", "Invalid")]),
-        ("LabelRules", "spec:\n  allowProtected: [kubernetes.io/hostnam]\n", [(6, "spec.allowProtected[0]", "NotSupported")]),
+        ("LabelRules", "spec:\n  allowProtected: kubernetes.io/hostname\n", [(6, "spec.allowProtected", "Invalid")]),
         ("Cluster", "spec:\n  access: {}\n", [(6, "spec.access", "Invalid")]),
         ("Cluster", "spec:\n  access:\n    inCluster: {}\n    gke: {project: p, location: l, name: n}\n", [(6, "spec.access", "Invalid")]),
         ("Cluster", "spec:\n  access:\n    kubeconfig: {context: c}\n", [(7, "spec.access.kubeconfig.path", "Required")]),
@@ -75,6 +78,7 @@ def messages(*documents: dict[str, Any]) -> list[str]:
         ("LabelAliases", "spec:\n  pairs:\n  - {primary: a}\n", [(7, "spec.pairs[0].secondary", "Required")]),
         ("LabelAliases", "spec:\n  pairs:\n  - {primary: a, secondary: b}\n  - {primary: b, secondary: a}\n", [(8, "spec.pairs[1].secondary", "Invalid")]),
         ("PodLabelPolicy", "spec:\n  topology: zone\n  namespaces: {includes: [a]}\n", [(6, "spec.topology", "Invalid"), (7, "spec.namespaces.includes", "Unknown")]),
+        ("PodLabelPolicy", "spec:\n  extra:\n  - example.com/x\n  - a b\n", [(8, "spec.extra[1]", "Invalid")]),
         ("NodeLabelPolicy", "  labels: {a: b}\nspec: {}\n", [(5, "metadata.labels", "Unknown")]),
     ],
 )  # fmt: skip
@@ -253,8 +257,76 @@ def test_a_thousand_policies_for_a_node_each_contradict_nothing() -> None:
     assert site.effective()["n7"]["labels"] == {"slot": "7"}
 
 
+def test_a_permission_for_a_key_that_nothing_protects_is_a_warning() -> None:
+    problems, warnings = check(sources(hullmark("LabelRules", "r", {"allowProtected": ["kubernetes.io/os", "kubernetes.io/hostnam"]})))
+    assert problems == []
+    assert [(w.line, w.path, w.message) for w in warnings] == [
+        (8, "spec.allowProtected[1]", "kubernetes.io/hostnam is no protected key: did you mean kubernetes.io/hostname?")
+    ]
+
+
 def test_a_policy_for_a_cluster_that_no_document_describes_is_a_warning() -> None:
     problems, warnings = check(sources(hullmark("Cluster", "east"), policy("p", {}, clusters=["east", "eastt"])))
     assert problems == []
     assert [(w.path, w.message) for w in warnings] == [("spec.clusters[1]", "no Cluster document is named eastt: did you mean east?")]
     assert check(sources(policy("p", {}, clusters=["anything"])))[1] == []
+
+
+# --- whatever is written
+
+
+WHOLE = [
+    *SITE,
+    {"schema": "drydock/BaremetalNode/v1", "metadata": {"name": "n3"}, "data": {"addressing": [{"network": "m", "address": "10.0.0.3"}], "host_profile": "p2",
+     "hardware_profile": "hw", "metadata": {"owner_data": {"!a": "x"}, "tags": ["!t", "u"]}}},
+    {"schema": "drydock/HardwareProfile/v1", "metadata": {"name": "hw"}, "data": {}},
+    {"schema": "drydock/HostProfile/v1", "metadata": {"name": "base"}, "data": {"metadata": {"owner_data": {"a": "0"}, "rack": "r1"}}},
+    {"schema": "drydock/HostProfile/v1", "metadata": {"name": "p", "labels": {"a": "b"}, "layeringDefinition": {"layer": "global"}},
+     "data": {"metadata": {"owner_data": {"a": "1"}, "tags": ["t"]}, "host_profile": "base"}},
+    {"schema": "drydock/HostProfile/v1", "metadata": {"name": "p2", "layeringDefinition": {"layer": "site", "parentSelector": {"a": "b"},
+     "actions": [{"method": "merge", "path": ".metadata.owner_data"}]}}, "data": {"metadata": {"owner_data": {"c": "1"}}}},
+    {"schema": "drydock/Rack/v1", "metadata": {"name": "r1"}, "data": {"labels": {"row": "1"}}},
+    {"schema": "drydock/Region/v1", "metadata": {"name": "r"}, "data": {"generated_labels": [{"from": "rack", "key": "rack"}]}},
+    {"schema": "deckhand/LayeringPolicy/v1", "metadata": {"name": "l"}, "data": {"layerOrder": ["global", "site"]}},
+    policy("one", {"k": "1"}, clusters=["c"], nodes={"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}, exclude=ONE),
+    hullmark("LabelRules", "r", {"keepDomains": ["a.b"]}),
+    hullmark("Cluster", "c", {"access": {"gke": {"project": "p", "location": "l", "name": "n"}}, "maintenance": {"timeWindow": {"begin": "220000+0000", "end": "230000+0000"}}}),
+    hullmark("GeneratedLabels", "g", {"from": "hostname", "key": "host"}),
+    PAIRS,
+    hullmark("PodLabelPolicy", "p", {"extra": ["example.com/*"], "namespaces": {"include": ["a"]}}),
+]  # fmt: skip
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 0, -1, 1.5, "", "x", "!", [], {}, [None], [1], ["a"], [[]], [{}], {"a": None}, {"a": {}}, {"!": 1}, "p", "p2"]
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for step, item in inside for place in places(item, (*path, step)))]
+
+
+def replaced(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    if not path:
+        return odd
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(value[path[0]], path[1:], odd)
+    return copy
+
+
+@given(st.lists(st.tuples(st.sampled_from(places(WHOLE)[1:]), ODD), min_size=1, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_nothing_that_is_written_raises_anything_but_problems(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+    documents: Any = WHOLE
+    for path, odd in changes:
+        if path in places(documents):
+            documents = replaced(documents, path, odd)
+    lines = sources(*documents)[0].data.count(b"\n")
+    for problem in (found := check(sources(*documents), now=datetime(2026, 11, 21, tzinfo=UTC)))[0] + found[1]:
+        assert 1 <= problem.line <= lines
+        assert problem.type
+        assert problem.message
+
+
+def test_the_site_that_is_bent_above_is_sound() -> None:
+    assert check(sources(*WHOLE)) == ([], [])
+    assert dict(load(sources(*WHOLE)).nodes["n3"].labels) == {"c": "1", "rack": "r1", "host": "n3"}
