@@ -6,6 +6,7 @@ Every call is bounded: in time, in tries, in answer size, and in how many run at
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
 import ssl
@@ -372,10 +373,12 @@ def _seconds(retry_after: str) -> float:
 
 
 def _read_status(answer: bytes) -> Status:
-    try:
-        return _status.decode(answer)
-    except msgspec.DecodeError:
-        return Status(message=answer[: 2 * CUT].decode(errors="replace"))
+    """The Status, or in its place whatever text the answer is (a proxy's page, another API's error)."""
+    with contextlib.suppress(msgspec.DecodeError):
+        status = _status.decode(answer)
+        if status.message or status.reason:
+            return status
+    return Status(message=answer[: 2 * CUT].decode(errors="replace"))
 
 
 def cut(message: str) -> str:
