@@ -46,7 +46,7 @@ class Run:
 @contextmanager
 def server_with(nodes: int) -> Iterator[KubeApiserver]:
     """A server for benchmarks with that many realistic nodes, `node-00000` and on."""
-    with KubeApiserver(gogc=GOGC, memory_mib=6000) as kube:
+    with KubeApiserver(gogc=GOGC, memory_mib=4000) as kube:
         Fleet(kube).fill([f"node-{number:05}" for number in range(nodes)])
         yield kube
 

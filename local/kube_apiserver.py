@@ -62,6 +62,7 @@ class KubeApiserver:
         shm = Path("/dev/shm")  # noqa: S108 - a private folder is made in it
         self.folder = Path(tempfile.mkdtemp(prefix="hullmark-kube-", dir=shm if os.access(shm, os.W_OK) else None))
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._reaper: subprocess.Popen[bytes] | None = None
         self._pki = _Pki(self.folder, bare_ca)
         self.tokens = {"admin": uuid.uuid4().hex, "nobody": uuid.uuid4().hex}
         self.url = ""
@@ -117,6 +118,7 @@ class KubeApiserver:
             client, peer, https = _free_ports(3)
             self._run("etcd", *_etcd_flags(self.folder, client, peer))
             self._run("kube-apiserver", *_apiserver_flags(self.folder, client, https), *self._flags)
+            self._watch()
             self.url = f"https://127.0.0.1:{https}"
             if self._ready():
                 return
@@ -132,6 +134,13 @@ class KubeApiserver:
                 cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         self._processes.append(process)
+
+    def _watch(self) -> None:
+        """End both programs and remove their data even where this process is killed: a shell waits for its end of a pipe to close."""
+        script = 'read -r _; kill -s KILL -- "$@"; rm -rf "$0"'
+        groups = [f"-{process.pid}" for process in self._processes]
+        command = ["/bin/sh", "-c", script, str(self.folder), *groups]
+        self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def log(self) -> str:
         """What both programs wrote."""
@@ -155,6 +164,11 @@ class KubeApiserver:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end_processes(self) -> None:
+        if self._reaper is not None and self._reaper.stdin is not None:
+            self._reaper.kill()
+            self._reaper.wait(10)
+            self._reaper.stdin.close()
+            self._reaper = None
         for process in reversed(self._processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # nothing of their data is kept

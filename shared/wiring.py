@@ -200,12 +200,14 @@ def _open_cluster(access: dict[str, Any], name: str, store: ObjectStore, setting
         from shared.adapters.simulated import Simulated
 
         return Simulated(store, name, lambda: _seed(how["nodes"]))
-    from shared.adapters import kubeconfig
+    from shared.adapters import eks, gke, kubeconfig
     from shared.adapters.kubernetes import Kubernetes
 
     logins: dict[str, Callable[[], Any]] = {
         "kubeconfig": lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", "")),
         "inCluster": kubeconfig.in_cluster,
+        "gke": lambda: gke.access(**how),
+        "eks": lambda: eks.access(**how),
     }
     if kind not in logins:
         raise Refused("ClusterUnknown", f"cluster {name}: access by {kind} is not supported")

@@ -6,6 +6,7 @@ Every call is bounded: in time, in tries, in answer size, and in how many run at
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
 import ssl
@@ -16,7 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
@@ -139,7 +140,7 @@ class ApiServer:
     ) -> bytes:
         """Send an idempotent request and return the body of its 2xx. Raises Rejected (4xx), Refused (401 twice) and Unavailable."""
         target = f"{path}?{urlencode(query)}" if query else path
-        call = f"{method} {path}"
+        call = f"{method} {path.partition('?')[0]}"
         if not self._slots.acquire(timeout=self._call_seconds):
             raise Unavailable(f"{call}: {self.in_flight} other requests took longer than {self._call_seconds:.0f} s")
         try:
@@ -232,7 +233,7 @@ class _Line:
             raise Refused("KubeconfigInvalid", f"server {access.server!r} is no http(s)://host:port")
         self._host, self._port, self._prefix = url.hostname, port or (443 if url.scheme == "https" else 80), url.path.rstrip("/")
         self._context = _tls(access) if url.scheme == "https" else None
-        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._idle: deque[_Connection] = deque()
         self.close = weakref.finalize(self, _close_all, self._idle)
 
     def send(self, method: str, target: str, body: bytes, headers: Mapping[str, str], end: float) -> tuple[int, float, bytes]:
@@ -246,7 +247,7 @@ class _Line:
             except IndexError:
                 connection, kept = self._connect(), False
             try:
-                connection.request(method, self._prefix + target, body or None, sent)
+                connection.request_at_once(method, self._prefix + target, body, sent)
                 response = connection.getresponse()
                 answer = self._read(response, end)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
@@ -277,7 +278,7 @@ class _Line:
         response.close()  # read1 leaves it open after the last byte, and the connection unusable
         return b"".join(pieces)
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self) -> _Connection:
         host, port, tunnel = self._host, self._port, None
         if self.access.proxy:
             proxy = urlsplit(self.access.proxy)
@@ -300,7 +301,7 @@ class _Line:
         return Unavailable(f"{call} at {self.access.server}: {type(error).__name__}: {cut(str(error))}")
 
 
-def _close_all(connections: deque[http.client.HTTPConnection]) -> None:
+def _close_all(connections: deque[_Connection]) -> None:
     while connections:
         connections.pop().close()
 
@@ -311,6 +312,22 @@ class _Connection(http.client.HTTPConnection):
     def __init__(self, host: str, port: int, timeout: float, context: ssl.SSLContext | None, server_name: str) -> None:
         super().__init__(host, port, timeout=timeout)
         self._context, self._server_name = context, server_name
+        self._held: list[bytes] | None = None
+
+    def request_at_once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send head and body in one piece: in two they are two TLS records, two packets and two wake-ups of the server."""
+        self._held = []
+        try:
+            self.request(method, target, body or None, headers)
+        finally:
+            held, self._held = self._held, None
+        self.send(b"".join(held))
+
+    def send(self, data: Any) -> None:
+        if self._held is None:
+            super().send(data)
+        else:
+            self._held.append(data)
 
     def connect(self) -> None:
         super().connect()
@@ -356,10 +373,12 @@ def _seconds(retry_after: str) -> float:
 
 
 def _read_status(answer: bytes) -> Status:
-    try:
-        return _status.decode(answer)
-    except msgspec.DecodeError:
-        return Status(message=answer[: 2 * CUT].decode(errors="replace"))
+    """The Status, or in its place whatever text the answer is (a proxy's page, another API's error)."""
+    with contextlib.suppress(msgspec.DecodeError):
+        status = _status.decode(answer)
+        if status.message or status.reason:
+            return status
+    return Status(message=answer[: 2 * CUT].decode(errors="replace"))
 
 
 def cut(message: str) -> str:

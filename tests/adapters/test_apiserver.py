@@ -16,7 +16,7 @@ import pytest
 
 from shared.adapters.apiserver import TRIES, Access, ApiServer, Rejected
 from shared.adapters.kubernetes import Kubernetes
-from shared.ports import Refused, Stale, Unavailable
+from shared.ports import Conflict, Refused, Stale, Unavailable
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -324,3 +324,10 @@ def test_a_rejection_says_the_call_and_the_code() -> None:
     ):
         ApiServer(lambda: Access(server.url)).request("GET", "/apis/x/v1/things")
     assert rejected.value.refused().reason == "NotFound"
+
+
+def test_whoever_holds_the_whole_map_stands_in_the_way_of_every_key() -> None:
+    cause = {"reason": "FieldManagerConflict", "message": 'conflict with "odd" using v1', "field": ".metadata.labels"}
+    with Scripted(status(409, "Conflict", causes=[cause])).running() as server, pytest.raises(Conflict) as refused:
+        Client(server.url).cluster.apply_labels("n1", "u1", {"a": "1", "b": "2"}, force=False)
+    assert refused.value.managers == {"a": "odd", "b": "odd"}

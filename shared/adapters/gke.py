@@ -1,0 +1,91 @@
+"""Access to a GKE cluster: endpoint and CA from the Container API, the caller's own Google token as bearer."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from typing import Any
+
+import msgspec
+
+from shared.adapters.apiserver import Access, ApiServer, Rejected, cut
+from shared.ports import Refused, Unavailable
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+def access(project: str, location: str, name: str, *, credentials: Any = None, service: str = "https://container.googleapis.com") -> Access:
+    """Access by application default credentials, which need roles/container.clusterViewer and RBAC in the cluster.
+
+    A cluster without an IP endpoint is reached by its DNS endpoint, whose certificate the system's CAs vouch for.
+    Raises Refused and Unavailable, naming the cluster.
+    """
+    where = f"GKE cluster {project}/{location}/{name}"
+    token = _Token(credentials, where)
+    server = ApiServer(lambda: Access(service, authorization=token))
+    try:
+        answer = server.request("GET", f"/v1/projects/{project}/locations/{location}/clusters/{name}")
+    except Rejected as rejected:
+        refused = rejected.refused()
+        raise Refused(refused.reason, f"{where}: {refused}") from rejected
+    finally:
+        server.close()
+    try:
+        cluster = msgspec.json.decode(answer, type=_Cluster)
+        ca = base64.b64decode(cluster.auth.ca).decode()
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Unavailable(f"{where}: not an answer of the Container API: {error}") from error
+    endpoints = cluster.endpoints
+    if cluster.endpoint and ca and endpoints.ip.enabled:
+        return Access(f"https://{cluster.endpoint}", ca=ca, authorization=token)
+    if endpoints.dns.endpoint:
+        return Access(f"https://{endpoints.dns.endpoint}", authorization=token)
+    raise Unavailable(f"{where} has no endpoint yet")
+
+
+class _Auth(msgspec.Struct):
+    ca: str = msgspec.field(default="", name="clusterCaCertificate")
+
+
+class _Dns(msgspec.Struct):
+    endpoint: str = ""
+
+
+class _Ip(msgspec.Struct):
+    enabled: bool = True
+
+
+class _Endpoints(msgspec.Struct):
+    dns: _Dns = msgspec.field(default_factory=_Dns, name="dnsEndpointConfig")
+    ip: _Ip = msgspec.field(default_factory=_Ip, name="ipEndpointsConfig")
+
+
+class _Cluster(msgspec.Struct):
+    endpoint: str = ""
+    auth: _Auth = msgspec.field(default_factory=_Auth, name="masterAuth")
+    endpoints: _Endpoints = msgspec.field(default_factory=_Endpoints, name="controlPlaneEndpointsConfig")
+
+
+class _Token:
+    """A Google access token, renewed when google-auth says that it is no longer valid."""
+
+    def __init__(self, credentials: Any, where: str) -> None:
+        self._credentials, self._where = credentials, where
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        import urllib3
+        from google.auth import default, exceptions
+        from google.auth.transport.urllib3 import Request
+
+        with self._lock:
+            try:
+                if self._credentials is None:
+                    self._credentials, _ = default(scopes=[SCOPE])
+                if not self._credentials.valid:
+                    self._credentials.refresh(Request(urllib3.PoolManager()))  # type: ignore[no-untyped-call]
+            except exceptions.TransportError as error:
+                raise Unavailable(f"{self._where}: {cut(str(error))}") from error
+            except exceptions.GoogleAuthError as error:
+                raise Refused("Unauthorized", f"{self._where}: {cut(str(error))}") from error
+            return f"Bearer {self._credentials.token}"

@@ -1,0 +1,152 @@
+"""Access to managed clusters, by fakes of the clouds: moto for AWS, a scripted server for Google's Container API."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import boto3
+import pytest
+from google.auth import exceptions
+from moto import mock_aws
+
+from shared.adapters import eks, gke
+from shared.ports import Refused, Unavailable
+from tests.adapters.test_apiserver import Scripted, says
+
+CA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+CA_DATA = base64.b64encode(CA.encode()).decode()
+
+
+class Credentials:
+    """Google credentials whose tokens are numbered."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.valid, self.token, self._failure = False, "", failure
+        self.refreshed = 0
+
+    def refresh(self, _: Any) -> None:
+        if self._failure:
+            raise self._failure
+        self.refreshed += 1
+        self.valid, self.token = True, f"token-{self.refreshed}"
+
+
+def test_gke_gives_endpoint_ca_and_a_token_that_is_renewed() -> None:
+    credentials = Credentials()
+    with Scripted(says(200, {"endpoint": "34.1.2.3", "masterAuth": {"clusterCaCertificate": CA_DATA}})).running() as server:
+        access = gke.access("p", "europe-west1", "c", credentials=credentials, service=server.url)
+    assert server.requests[0][1] == "/v1/projects/p/locations/europe-west1/clusters/c"
+    assert server.requests[0][2]["Authorization"] == "Bearer token-1"
+    assert (access.server, access.ca, access.authorization()) == ("https://34.1.2.3", CA, "Bearer token-1")
+    credentials.valid = False
+    assert access.authorization() == "Bearer token-2"
+
+
+def test_gke_without_an_ip_endpoint_is_reached_by_its_dns_endpoint() -> None:
+    endpoints = {"dnsEndpointConfig": {"endpoint": "gke-1.europe-west1.gke.goog"}, "ipEndpointsConfig": {"enabled": False}}
+    cluster = {"endpoint": "34.1.2.3", "masterAuth": {"clusterCaCertificate": CA_DATA}, "controlPlaneEndpointsConfig": endpoints}
+    with Scripted(says(200, cluster)).running() as server:
+        access = gke.access("p", "l", "c", credentials=Credentials(), service=server.url)
+    assert (access.server, access.ca) == ("https://gke-1.europe-west1.gke.goog", "")
+
+
+def test_gke_refusals_name_the_cluster_and_say_what_google_said() -> None:
+    body = {"error": {"code": 403, "message": "Permission container.clusters.get denied", "status": "PERMISSION_DENIED"}}
+    with Scripted(says(403, body)).running() as server, pytest.raises(Refused, match=r"p/l/c: .*clusters\.get denied") as refused:
+        gke.access("p", "l", "c", credentials=Credentials(), service=server.url)
+    assert refused.value.reason == "Forbidden"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"), [(b"<html>", "not an answer of the Container API"), ({"status": "PROVISIONING"}, "no endpoint yet")]
+)
+def test_gke_answers_that_help_nobody_are_unavailable(answer: Any, message: str) -> None:
+    with Scripted(says(200, answer)).running() as server, pytest.raises(Unavailable, match=message):
+        gke.access("p", "l", "c", credentials=Credentials(), service=server.url)
+
+
+def test_google_credentials_that_fail_are_refused_and_a_broken_line_is_unavailable() -> None:
+    with pytest.raises(Refused, match="GKE cluster p/l/c: expired"):
+        gke.access("p", "l", "c", credentials=Credentials(exceptions.RefreshError("expired")))  # type: ignore[no-untyped-call]
+    with pytest.raises(Unavailable, match="GKE cluster p/l/c: no route"):
+        gke.access("p", "l", "c", credentials=Credentials(exceptions.TransportError("no route")))  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        client = boto3.client("eks", region_name="eu-west-1")
+        client.create_cluster(name="c", roleArn="arn:aws:iam::123456789012:role/r", resourcesVpcConfig={})
+        yield client
+
+
+class SessionWithCa(boto3.Session):  # type: ignore[misc]
+    """moto's certificate authorities are random bytes: put a PEM in their place."""
+
+    def client(self, service: str, **settings: Any) -> Any:
+        client = super().client(service, **settings)
+        if service == "eks":
+            describe = client.describe_cluster
+            authority = {"certificateAuthority": {"data": CA_DATA}}
+            client.describe_cluster = lambda **asked: {"cluster": {**describe(**asked)["cluster"], **authority}}
+        return client
+
+
+def test_a_certificate_authority_that_is_no_pem_is_not_used(aws: Any) -> None:
+    with pytest.raises(Unavailable, match="certificate authority is no PEM"):
+        eks.access("eu-west-1", "c")
+
+
+def test_eks_gives_endpoint_ca_and_a_presigned_identity_for_this_cluster(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    access = eks.access("eu-west-1", "c", session=SessionWithCa())
+    told = aws.describe_cluster(name="c")["cluster"]
+    assert access.server == told["endpoint"]
+    assert access.ca == CA
+
+    header = access.authorization()
+
+    kind, _, token = header.removeprefix("Bearer ").partition(".")
+    url = urlsplit(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
+    query = parse_qs(url.query)
+    assert kind == "k8s-aws-v1"
+    assert url.netloc == "sts.eu-west-1.amazonaws.com"
+    assert query["Action"] == ["GetCallerIdentity"]
+    assert query["X-Amz-SignedHeaders"] == ["host;x-k8s-aws-id"]
+    assert "/eu-west-1/sts/aws4_request" in query["X-Amz-Credential"][0]
+    assert access.authorization() == header
+    later = time.monotonic() + eks.TOKEN_SECONDS
+    monkeypatch.setattr("shared.adapters.eks.time.monotonic", lambda: later)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda *_: datetime(2030, 1, 1, tzinfo=UTC))
+    assert access.authorization() != header
+
+
+def test_an_unknown_eks_cluster_is_refused_by_name(aws: Any) -> None:
+    with pytest.raises(Refused, match="EKS cluster nope in eu-west-1") as refused:
+        eks.access("eu-west-1", "nope")
+    assert refused.value.reason == "ResourceNotFoundException"
+
+
+def test_eks_without_credentials_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    with pytest.raises(Refused, match="EKS cluster c in eu-west-1") as refused:
+        eks.access("eu-west-1", "c")
+    assert refused.value.reason == "Unauthorized"
+
+
+def test_the_clouds_clients_are_imported_only_when_they_are_asked() -> None:
+    clients = ("boto3", "botocore", "google.auth")
+    code = f"import sys, shared.adapters.gke, shared.adapters.eks; sys.exit(any(m in sys.modules for m in {clients}))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
