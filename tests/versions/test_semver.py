@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -36,16 +37,52 @@ def test_a_version_is_read_leniently(text: str, normalised: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "1.2.3.4", " 1.2.3", "1.2.3 ", "1.2.3\n", "V1.2.3", "vv1", "1..2", "1.2.3-", "1.2.3+", "1.2.3-01", "1.2.3-a..b", "1.2.3~1",
-     "18446744073709551616.0.0", LONG + "0", "١.2.3"],
-)  # fmt: skip
+    [
+        "",
+        "x",
+        "1.2.3.4",
+        " 1.2.3",
+        "1.2.3 ",
+        "1.2.3\n",
+        "V1.2.3",
+        "vv1",
+        "1..2",
+        "1.2.3-",
+        "1.2.3+",
+        "1.2.3-01",
+        "1.2.3-a..b",
+        "1.2.3~1",
+        "18446744073709551616.0.0",
+        LONG + "0",
+        "١.2.3",
+    ],
+)
 def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(InvalidVersion):
         parse(text)
 
 
-ASCENDING = ["0.0.0-0", "0.0.0", "1.0.0-1", "1.0.0-2", "1.0.0-11", "1.0.0--1", "1.0.0-18446744073709551616", "1.0.0-A", "1.0.0-a", "1.0.0-a.1",
-             "1.0.0-a.b", "1.0.0-ab", "1.0.0", "1.0.1-rc1", "1.0.1", "1.2", "1.10.0", "2", "10.0.0"]  # fmt: skip
+ASCENDING = [
+    "0.0.0-0",
+    "0.0.0",
+    "1.0.0-1",
+    "1.0.0-2",
+    "1.0.0-11",
+    "1.0.0--1",
+    "1.0.0-18446744073709551616",
+    "1.0.0-A",
+    "1.0.0-a",
+    "1.0.0-a.1",
+    "1.0.0-a.b",
+    "1.0.0-ab",
+    "1.0.0",
+    "1.0.1-rc1",
+    "1.0.1",
+    "1.2",
+    "1.10.0",
+    "2",
+    "10.0.0",
+]
 
 
 def test_versions_are_ordered_numerically_and_pre_releases_below_their_release() -> None:
@@ -109,7 +146,7 @@ CONSTRAINTS = [
     (">=1.27-0", ["1.27.0-rc1", "1.28.0-alpha"], ["1.26.9"]),
     (">=1.27-0, <1.29", ["1.28.0-rc1"], ["1.29.0"]),
     (">=1.27-0 || >=1.20", ["1.27.0-rc1", "1.21.0"], ["1.26.0-rc1"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("constraint", "accepted", "refused"), CONSTRAINTS, ids=[constraint for constraint, _, _ in CONSTRAINTS])
@@ -146,10 +183,8 @@ def test_the_compare_helper_cuts_pre_releases_off_and_takes_short_versions_for_a
 
 @given(st.text(alphabet="0123vx.*-+,|<>=~^! ", max_size=24), st.from_regex(r"[0-3]\.[0-3]\.[0-3](-rc[0-2])?", fullmatch=True))
 def test_any_text_is_a_constraint_that_answers_or_is_refused(text: str, version: str) -> None:
-    try:
+    with suppress(InvalidVersion):
         assert constrain(text).accepts(parse(version)) in (True, False)
-    except InvalidVersion:
-        pass
 
 
 @pytest.mark.parametrize("text", ["1 " * 200 + "!", " " * 500, "1" + " " * 500 + "!", "1 - " * 120, "1." + "a-" * 200])
