@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from shared.domain.versions.catalogue import CloudProfile, Image, ImageVersion, MachineType
 from shared.domain.versions.classification import Offered, Stage
@@ -31,10 +32,10 @@ def offered(text: str) -> Offered:
             return Offered(version, classification or None, day(float(days)) if days else None)
 
 
-def image_version(text: str, **needs: object) -> ImageVersion:
+def image_version(text: str, **needs: Any) -> ImageVersion:
     base = offered(text)
     version = ImageVersion(base.version, base.classification, base.expiration, base.lifecycle)
-    return replace(version, **needs)  # type: ignore[arg-type]
+    return replace(version, **needs)
 
 
 def image(versions: Sequence[str | ImageVersion], strategy: str | None = None, name: str = "linux") -> Image:
@@ -49,9 +50,9 @@ def cluster(kubernetes: str, *pools: Pool, auto: bool = True, auto_image: bool =
     return FleetCluster("garden/c", kubernetes, "p", pools=pools, auto_kubernetes=auto, auto_image=auto_image)
 
 
-def pool(version: str | None = None, kubernetes: str | None = None, **more: object) -> Pool:
+def pool(version: str | None = None, kubernetes: str | None = None, **more: Any) -> Pool:
     base = Pool("w", "m", "linux", version, kubernetes)
-    return replace(base, **more)  # type: ignore[arg-type]
+    return replace(base, **more)
 
 
 def kubernetes_outcome(current: str, versions: Sequence[str], auto: bool = True) -> Outcome:
@@ -64,7 +65,7 @@ def image_outcome(
     strategy: str | None = None,
     auto: bool = True,
     kubernetes: str = "1.30.0",
-    **more: object,
+    **more: Any,
 ) -> Outcome:
     chosen = pool(current, **more)
     return Rules(profile(["1.30.0"], image(versions, strategy)), NOW).image(chosen, cluster(kubernetes, auto_image=auto))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.domain.versions.catalogue import CloudProfile, ImageVersion, MachineType, NamespacedCloudProfile, Runtime
@@ -134,9 +136,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize(("demands", "wishes", "outcome"), FILTERS)
-def test_an_image_version_that_a_pool_cannot_run_is_not_there_for_it(
-    demands: dict[str, object], wishes: dict[str, object], outcome: str
-) -> None:
+def test_an_image_version_that_a_pool_cannot_run_is_not_there_for_it(demands: dict[str, Any], wishes: dict[str, Any], outcome: str) -> None:
     fits = image_version("1.0.1", cri=(Runtime("containerd", ("gvisor",)),))
     assert short(image_outcome("1.0.1", [fits, image_version("1.0.9", **demands)], "patch", **wishes)) == outcome
 
