@@ -63,19 +63,15 @@ class Window:
     def opening(self, now: datetime) -> datetime | None:
         """When the opening that holds now began; None while it is shut."""
         now = now.astimezone(UTC)
-        return (
-            next((begin for begin, end in self.openings(now) if begin <= now <= end + timedelta(seconds=1)), None)
-            if self.open(now)
-            else None
-        )
+        return next((begin for begin, end in self.openings(now) if begin <= now), None) if self.open(now) else None
 
     def openings(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
         """First and last second of every opening that ends after now, ascending, freezes cut out."""
         today = now.astimezone(self.zone or UTC).date()
         for offset in range(-1, _SEARCH_DAYS):
-            begin, end = self._on(today + timedelta(days=offset))
-            if end >= begin and end >= now - timedelta(seconds=1):
-                yield from (stretch for stretch in _thawed(begin, end, self.freezes) if stretch[1] >= now - timedelta(seconds=1))
+            for begin, end in _thawed(*self._on(today + timedelta(days=offset)), self.freezes):
+                if end + timedelta(seconds=1) > now:
+                    yield begin, end
 
     def _contains(self, now: datetime) -> bool:
         if self.always:
