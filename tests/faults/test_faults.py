@@ -218,7 +218,7 @@ def test_an_action_may_be_paused_and_go_on_at_every_single_call() -> None:
         return one
 
     count = len(numbered(undisturbed().calls))
-    pairs = [(first, later) for first in range(1, count + 1) for later in (*range(first + 1, count + 1, 3), count + 100)]
+    pairs = [(first, later) for first in range(1, count + 1) for later in (*range(first + 1, count + 1, 7), count + 100)]
     every("paused", [(f"pause before call {first}, unpause before {later}", run(first, later)) for first, later in pairs])
 
 

@@ -89,7 +89,8 @@ class Finding:
 
 @functools.cache
 def _loaded(step: str, source: str) -> Any:
-    app = functions_framework.create_app(step, source)
+    create: Any = functions_framework.create_app
+    app = create(step, source)
     app.config["PROPAGATE_EXCEPTIONS"] = True
     return app
 
