@@ -17,9 +17,10 @@ from local import steps
 from local.clock import Clock
 from local.emulator import Emulator
 from local.processes import FunctionProcess, Processes
-from local.pump import BACKOFF, MAX_ATTEMPTS, Faults, Pump, Route
+from local.pump import BACKOFF, Faults, Pump, Route
 from local.steps import DEAD_LETTERS, Step, Steps
 from shared.adapters.pubsub import Administration, Subscription, open_bus
+from shared.messages import LAST_ATTEMPT
 from shared.ports import Bus
 from shared.wiring import Settings, SettingsError
 
@@ -114,7 +115,7 @@ class RealCloud:
             endpoint="" if own else url,
             backoff=(max(1.0, BACKOFF[0]), BACKOFF[1]),
             dead_letters="" if own or topic == DEAD_LETTERS else DEAD_LETTERS,
-            max_attempts=MAX_ATTEMPTS,
+            max_attempts=LAST_ATTEMPT,
         )
         return Route(administration.create_subscription(wanted), topic, url, step.concurrency, step.timeout + ACK_MARGIN)
 

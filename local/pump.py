@@ -1,7 +1,7 @@
 """Push delivery for the emulator: streaming pull, then HTTP POST in the exact form of a Pub/Sub push (FACTS §1.2).
 
 The emulator's own push has two requests in flight per subscription, no `deliveryAttempt` and no token. The pump has as many as the
-function takes, adds both, redelivers by the retry policy, moves to dead letters after MAX_ATTEMPTS, and can be told to misbehave.
+function takes, adds both, redelivers by the retry policy, moves to dead letters after LAST_ATTEMPT, and can be told to misbehave.
 A message stays leased from the emulator until its function took it or it was buried: a pump that dies loses nothing.
 """
 
@@ -23,11 +23,9 @@ import urllib3
 
 from local.steps import DEAD_LETTERS
 from shared.adapters.pubsub import Puller
-from shared.messages import Outgoing
+from shared.messages import LAST_ATTEMPT, Outgoing
 from shared.ports import Bus, BusError
 
-MAX_ATTEMPTS = 5
-"""Deliveries before a message goes to `dead-letters`: Pub/Sub's least."""
 BACKOFF = (0.5, 10.0)
 """Seconds before the first redelivery, doubled each time, and the most."""
 TAKEN = frozenset({102, 200, 201, 202, 204})
@@ -184,7 +182,7 @@ class Lane:
         if problem == NOBODY:
             self._hold(_Held(time.monotonic() + START_PAUSE, next(self._numbers), held.message, held.attempt))
             return
-        if held.attempt < MAX_ATTEMPTS:
+        if held.attempt < LAST_ATTEMPT:
             wait = min(BACKOFF[0] * 2 ** (held.attempt - 1), BACKOFF[1])
             self._say(f"pump: {name} message {held.message.message_id} delivery {held.attempt}: {problem}; again in {wait:.1f} s")
             self._hold(_Held(time.monotonic() + wait, next(self._numbers), held.message, held.attempt + 1))

@@ -6,7 +6,7 @@ actions/<id>/parts/<n>.json   the outcomes of part n             result_rollup
 actions/<id>/control/<n>-<verb>.json, stop.json                  pause and unpause in order; stop is final
 actions/<id>/parked/<n>.json  a part that arrived while paused   node_apply
 actions/<id>/outcome.json     how it ended                       result_rollup
-open-actions/<id>             there while it has not ended
+open-actions/<id>             there while it has not ended; holds the deadline
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Actions:
 
     def accept(self, request: ActionRequest) -> ActionRequest:
         """Record a request; where the id is known already, the first record stands and is returned."""
-        self._store.create(f"open-actions/{request.id}", b"{}")
+        self._store.create(f"open-actions/{request.id}", request.deadline.isoformat().encode())
         if self._store.create(f"actions/{request.id}/request.json", request.to_bytes()):
             return request
         return self.request(request.id)
@@ -159,16 +159,25 @@ class Actions:
     def expire(self, action: str, now: datetime) -> ActionOutcome | None:
         """End an action whose deadline has passed; None where it has time left or was never accepted whole."""
         request = self.find(action)
-        if request is None or now < request.deadline:
+        if request is None:
+            self._forget_unaccepted(action, now)
+            return None
+        if now < request.deadline:
             return None
         return self.end(action, expire(self.plan(action), self.part_outcomes(action), request, now))
+
+    def _forget_unaccepted(self, action: str, now: datetime) -> None:
+        """Whoever was to record the request never got to it: the mark goes when its deadline has passed."""
+        mark = self._store.get(f"open-actions/{action}")
+        if mark and datetime.fromisoformat(mark.decode()) <= now:
+            self._store.delete(f"open-actions/{action}")
 
     def announced(self, action: str) -> bool:
         """Whether the notice of its end is known to be out."""
         return self._store.get(f"actions/{action}/announced.json") is not None
 
     def mark_announced(self, action: str) -> None:
-        """The notice is confirmed: nothing more happens to this action."""
+        """The notice is confirmed: nothing more happens to this action. Said again, it takes a mark away that was left behind."""
         self._store.create(f"actions/{action}/announced.json", b"{}")
         self._store.delete(f"open-actions/{action}")
 

@@ -6,6 +6,8 @@ out  results        PartResult
 
 from __future__ import annotations
 
+import functools
+
 import functions_framework
 from cloudevents.http import CloudEvent
 
@@ -44,23 +46,26 @@ def handle(task: NodeApply, ports: Ports, *, last: bool = False) -> str:
         ports.actions.park(task.action, task.part, task.outgoing().data)
         if ports.actions.paused(task.action):
             return "parked"
-    revision, nodes = newest_truth(task, ports)
-    cluster = ports.cluster(task.cluster, ports.revisions.get(revision) if revision else None)
-    outcomes = cluster.spread(lambda node: make_true(node, cluster), nodes)
-    unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
-    if unreachable and not last:
-        raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
-    return _publish(task, revision, outcomes, ports)
+    while True:
+        task = newest_truth(task, ports)
+        cluster = ports.cluster(task.cluster, ports.revisions.get(task.revision) if task.revision else None)
+        outcomes = cluster.spread(functools.partial(make_true, cluster=cluster), task.nodes)
+        unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
+        if unreachable and not last:
+            raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
+        # What was committed since may have been applied by others before our writes came and undid it: look once more.
+        if not task.revision or task.revision == ports.revisions.newest():
+            return _publish(task, task.revision, outcomes, ports)
 
 
-def newest_truth(task: NodeApply, ports: Ports) -> tuple[int, list[NodeTask]]:
-    """The part's nodes as the newest revision declares them: an old message never brings an old declaration back."""
+def newest_truth(task: NodeApply, ports: Ports) -> NodeApply:
+    """The part as the newest revision declares it: an old message never brings an old declaration back."""
     newest = ports.revisions.newest()
     if task.revision == newest or not task.revision:
-        return task.revision, task.nodes
+        return task
     from shared.planning import renew  # a rare path: the policies' models need not be imported for the others
 
-    return newest, renew(task, ports.revisions.get(newest), ports)
+    return task.model_copy(update={"revision": newest, "nodes": renew(task, ports.revisions.get(newest), ports)})
 
 
 def make_true(task: NodeTask, cluster: Cluster) -> Outcome:

@@ -55,9 +55,7 @@ def handle(result: PartResult, ports: Ports, now: datetime) -> str:
 
 def announce(action: str, outcome: ActionOutcome, ports: Ports) -> None:
     """Tag the revision of a site action and publish the notice. Repeated until it is known to be out; readers drop repeats by id."""
-    if ports.actions.announced(action):
-        return
-    request = ports.actions.find(action)
+    request = None if ports.actions.announced(action) else ports.actions.find(action)
     if request:
         if request.name == SITE_ACTION and not request.dry_run and outcome.revision:
             ports.revisions.tag(outcome.revision, SITE_TAGS[outcome.result == "success"], request.requested_by, outcome.finished_at)

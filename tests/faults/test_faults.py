@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from shared.control import control
 from shared.domain import actions
 from shared.ports import Unavailable
-from tests.faults.site import LABELS_1, LABELS_2, OUTCOMES_1, REVISION_2, a_site
+from tests.faults.site import FOREIGN, LABELS_1, LABELS_2, OUTCOMES_1, REVISION_2, a_site
 from tests.faults.world import ACTION, SECOND, WRITES, Call, Fault, Finding, Interference, World, applies, at, failure, inflict
 
 RAN: dict[str, int] = {}
@@ -218,7 +218,7 @@ def test_an_action_may_be_paused_and_go_on_at_every_single_call() -> None:
         return one
 
     count = len(numbered(undisturbed().calls))
-    pairs = [(first, later) for first in range(1, count + 1) for later in (*range(first + 1, count + 1, 3), count + 100)]
+    pairs = [(first, later) for first in range(1, count + 1) for later in (*range(first + 1, count + 1, 7), count + 100)]
     every("paused", [(f"pause before call {first}, unpause before {later}", run(first, later)) for first, later in pairs])
 
 
@@ -248,7 +248,8 @@ def test_an_outage_from_any_call_on_is_over_in_time_and_the_action_ends(port: st
             found.expect(not ledger.open(), f"open for ever: {ledger.open()}")
             found.expect(not world._queue, "messages left")
             for name, labels in world.labels().items():
-                found.expect(labels in (LABELS_1[name], begin[name]), f"{name} has {labels}")
+                halfway = LABELS_1[name] | FOREIGN  # `prune: all` is two writes, and the second one may never come
+                found.expect(labels in (LABELS_1[name], begin[name], halfway), f"{name} has {labels}")
             return world
 
         return one

@@ -16,13 +16,13 @@ from typing import Any
 
 import functions_framework
 
-from local.runner import LAST_ATTEMPT, Cloud, Waiting
+from local.runner import Cloud, Waiting
 from shared import telemetry, wiring
 from shared.adapters.simulated import Simulated
 from shared.adapters.store import open_store
 from shared.domain.actions import ActionOutcome
 from shared.domain.reading import Source
-from shared.messages import DeadlineCheck, Outgoing, RelabelRequest
+from shared.messages import LAST_ATTEMPT, DeadlineCheck, Outgoing, RelabelRequest
 from shared.ports import BusError, StoreError, Unavailable
 from shared.wiring import Ports, Settings
 
@@ -89,7 +89,8 @@ class Finding:
 
 @functools.cache
 def _loaded(step: str, source: str) -> Any:
-    app = functions_framework.create_app(step, source)
+    create: Any = functions_framework.create_app
+    app = create(step, source)
     app.config["PROPAGATE_EXCEPTIONS"] = True
     return app
 
@@ -213,7 +214,11 @@ class World(Cloud):
         return {node.name: dict(node.labels) for node in self.nodes.nodes()}
 
     def ended_once(self, found: Finding, *actions: str) -> None:
-        """What must hold of every run: each action has an outcome, told under one id, and nothing is left anywhere."""
+        """What must hold of every run: each action has an outcome, told under one id, and nothing is left once the clock has swept."""
+        self._interfere = None
+        waiting = [action for action in actions if self.untouched.actions.outcome(action) is None]
+        found.expect(not waiting, f"{waiting} had not ended before the clock swept")
+        self.sweep()
         ledger = self.untouched.actions
         for action in actions:
             told = {notice.id for notice in self.notices if notice.subject == action}

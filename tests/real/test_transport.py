@@ -1,0 +1,91 @@
+"""All of it for real: Pub/Sub emulator, one process per function, a real kube-apiserver, a thousand nodes, and a process killed midway."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.cloud import RealCloud
+from local.kube_apiserver import Fleet, KubeApiserver
+from local.pump import Faults
+from shared.adapters.kubernetes import Kubernetes
+from shared.adapters.pubsub import Administration, Subscription
+from shared.domain.reading import Source
+from shared.messages import Outgoing
+from shared.ports import OWNER
+from shared.wiring import Ports, Settings, build
+from tests.pubsub import new_project, pulled, real_emulator
+
+pytestmark = pytest.mark.real
+NODES = 1000
+CHAIN = ("relabel_request", "node_apply", "result_rollup")
+POLICY = """
+apiVersion: hullmark.dev/v1
+kind: NodeLabelPolicy
+metadata: {name: site}
+spec: {labels: {site.example.com/name: halden, site.example.com/ring: "7"}}
+"""
+
+
+@pytest.fixture
+def emulator() -> Iterator[None]:
+    with real_emulator():
+        yield
+
+
+def until(true: Callable[[], Any], seconds: float) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+    return found
+
+
+def test_a_thousand_real_nodes_end_right_although_a_process_is_killed_midway(
+    kube: KubeApiserver, real_fleet: Fleet, real_cluster: Kubernetes, emulator: None, tmp_path: Path
+) -> None:
+    real_fleet.fill([f"node-{number:04}" for number in range(NODES)])
+    before = {node.name: dict(node.labels) for node in real_cluster.nodes()}
+    settings = Settings(store=f"file:{tmp_path}", cluster=f"kubeconfig:{kube.kubeconfig()}", project=new_project(), topic_prefix="e2e-")
+    ports: Ports = build(settings, NoBus())
+    ports.revisions.stage("site", [Source("site.yaml", POLICY.encode())], "an operator", ports.clock())
+    ports.revisions.commit("an operator", ports.clock())
+    said: list[str] = []
+
+    with RealCloud(settings, only=CHAIN, faults=Faults(duplicate=0.2, delay=0.05, seed=4), say=said.append) as cloud:
+        notices = Administration(settings.project, "e2e-").create_subscription(Subscription("reader", "notices", 10))
+        cloud.bus.publish("relabel-requests", [Outgoing(b'{"name": "update_site"}')])  # as a person publishes it: no id, no attributes
+        until(lambda: sum("site.example.com/ring" in node.labels for node in real_cluster.nodes()) > 20, 60)
+        cloud.functions["node_apply"].kill()
+        (action,) = ports.actions.ids()
+        assert ports.actions.outcome(action) is None, "it was over before the process was killed"
+        until(lambda: ports.actions.announced(action), 120)
+        until(cloud.pump.idle, 60)  # type: ignore[union-attr]
+        (notice,) = pulled(notices, 1)
+        assert cloud.functions["node_apply"].restarts == 1
+
+    outcome = ports.actions.outcome(action)
+    assert outcome is not None
+    assert (outcome.result, outcome.counts) == ("success", {"changed": NODES})
+    declared = {"site.example.com/name": "halden", "site.example.com/ring": "7"}
+    after = real_cluster.nodes()
+    assert {node.name: dict(node.labels) for node in after} == {name: labels | declared for name, labels in before.items()}
+    assert all(node.applied[OWNER] == frozenset(declared) for node in after)
+    told = json.loads(notice.data)
+    assert (told["id"], told["data"]["result"]) == (f"action.finished/{action}", "success")
+    assert ports.actions.open() == []
+    lines = [json.loads(text) for line in said if (text := line.partition(": ")[2]).startswith("{")]
+    assert {line["step"] for line in lines} == set(CHAIN)
+    assert len({line["trace"] for line in lines}) == 1, "one relabel is one trace"
+
+
+class NoBus:
+    """For ports that only look."""
+
+    def publish(self, topic: str, messages: object) -> None:
+        raise AssertionError(f"published to {topic}")
