@@ -28,7 +28,7 @@ def fleet() -> Fleet:
 
 @pytest.fixture
 def client(fleet: Fleet) -> Iterator[FlaskClient]:
-    topology = PodTopology(lambda: Declared.of(1, (a_policy(),), lambda _: fleet.as_cluster()))
+    topology = PodTopology(lambda: Declared((a_policy(),), lambda _: fleet.as_cluster()))
     wiring.install(Mock(pod_topology=topology))
     yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()  # type: ignore[no-untyped-call]
     wiring.install(None)
