@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from shared.domain.documents import PodLabelPolicySpec
 from shared.domain.pods import Additions, Copying, Own, Placement, copying, decide, needs_own
@@ -28,19 +28,23 @@ OLD = 300.0
 """Seconds after which what could not be refreshed is worth a warning."""
 
 
-class Declared(NamedTuple):
-    """The policies of one revision, and the keys that any of them wants."""
+class Declared:
+    """The policies of one revision, summed up once for each namespace that is asked about."""
 
-    revision: int
-    policies: tuple[PodLabelPolicySpec, ...]
-    keys: Copying
-    open_cluster: Callable[[str], Cluster]
-    """A cluster by its name, `default` included. Raises ClusterError."""
+    def __init__(self, policies: Sequence[PodLabelPolicySpec], open_cluster: Callable[[str], Cluster]) -> None:
+        self.open_cluster = open_cluster
+        """A cluster by its name, `default` included. Raises ClusterError."""
+        self.keys = copying(policies, None)
+        """Those that any policy wants."""
+        self._policies = policies
+        self._sums: dict[str, Copying] = {}
 
-    @classmethod
-    def of(cls, revision: int, policies: tuple[PodLabelPolicySpec, ...], open_cluster: Callable[[str], Cluster]) -> Declared:
-        """With the keys that the policies add up to."""
-        return cls(revision, policies, copying(policies, None), open_cluster)
+    def of(self, namespace: str) -> Copying:
+        """What pods of this namespace get."""
+        keys = self._sums.get(namespace)
+        if keys is None:
+            keys = self._sums[namespace] = copying(self._policies, namespace)
+        return keys
 
 
 class PodTopology:
@@ -67,7 +71,7 @@ class PodTopology:
             declared = self._declared.get(seconds)
         except (Late, StoreError) as error:
             return _nothing(f"the policies can't be read: {error}")
-        keys = copying(declared.policies, place.namespace)
+        keys = declared.of(place.namespace)
         if not keys:
             return Additions()
         nodes, reads = self._of(cluster, declared)
@@ -81,8 +85,8 @@ class PodTopology:
                 own = _own(declared.open_cluster(cluster), place.namespace, place.pod, reads, until - self._clock())
             except (Late, ClusterError, TimeoutError) as error:
                 warnings.append(f"hullmark: extra keys are not copied, pod {place.pod} can't be read: {error}")
-        found = decide(place, declared.policies, labels, own)
-        return Additions(found.labels, found.annotations, (*found.warnings, *warnings))
+        found = decide(place, keys, labels, own)
+        return Additions(found.labels, found.annotations, (*found.warnings, *warnings)) if warnings else found
 
     def ready(self, cluster: str) -> bool:
         """Whether reviews of `cluster` can be answered from memory. Starts what is missing, waits for nothing."""
@@ -131,4 +135,4 @@ def declared_by(ports: Ports) -> Declared:
     def open_cluster(name: str) -> Cluster:
         return ports.cluster(ports.default_cluster(revision) if name == "default" else name, revision)
 
-    return Declared.of(newest, policies, open_cluster)
+    return Declared(policies, open_cluster)

@@ -1,5 +1,7 @@
 """Put the declared labels of a node on the pods bound to it. Never denies, and answers before the API server stops waiting.
 
+A line is logged for what a person should see, not for each binding: they come by the thousand, and each pod shows what it got.
+
 in   HTTP   AdmissionReview (admission.k8s.io/v1); the path names the cluster, `/` the default one; GET asks for readiness
 out  HTTP   AdmissionReview with a JSON patch
 """
@@ -12,7 +14,7 @@ import flask
 import functions_framework
 
 from shared import telemetry, wiring
-from shared.domain.pods import Additions, MalformedReview, Review, answer, patch, read_review
+from shared.domain.pods import Additions, MalformedReview, Placement, answer, patch, read_review
 from shared.pod_topology import PodTopology
 
 LONGEST = 1.5
@@ -31,32 +33,29 @@ def pod_binding(request: flask.Request) -> flask.typing.ResponseReturnValue:
         return {"ready": ready}, 200 if ready else 503
     if request.method != "POST":
         return {"message": f"{request.method} is not answered here: POST an AdmissionReview"}, 405, {"Allow": "GET, POST"}
-    with telemetry.serving("pod_binding", "", dict(request.headers)) as line:
-        try:
-            review = read_review(request.get_data(cache=False))
-        except MalformedReview as error:
-            line.outcome("refused", "MalformedReview", text=str(error))
-            return {"message": str(error)}, 400
-        seconds = seconds_for(request.args.get("timeout", "")) - (time.monotonic() - started)
-        return handle(review, cluster, topology, seconds, line), 200, {"Content-Type": "application/json"}
-
-
-def handle(review: Review, cluster: str, topology: PodTopology, seconds: float, line: telemetry.Line) -> bytes:
-    """The AdmissionReview to send back, after `seconds` at most; whatever goes wrong, the pod binds."""
-    place = review.placement
-    if place is None:
-        line.outcome("passed")
-        return answer(review.uid, [])
     try:
-        add = topology.additions(place, cluster, seconds)
+        review = read_review(request.get_data(cache=False))
+    except MalformedReview as error:
+        with telemetry.serving("pod_binding", "", dict(request.headers)) as line:
+            line.outcome("refused", "MalformedReview", text=str(error))
+        return {"message": str(error)}, 400
+    place, add = review.placement, Additions()
+    if place is not None:
+        add = decide(place, cluster, topology, seconds_for(request.args.get("timeout", "")) - (time.monotonic() - started))
+    if place is not None and add.warnings:
+        with telemetry.serving("pod_binding", f"{place.namespace}/{place.pod} on {place.node}", dict(request.headers)) as line:
+            line.warn()
+            line.outcome("incomplete", "NotCopied", text="; ".join(add.warnings))
+    body = answer(review.uid, patch(place, add) if place else [], add.warnings)
+    return flask.Response(body, content_type="application/json")
+
+
+def decide(place: Placement, cluster: str, topology: PodTopology, seconds: float) -> Additions:
+    """What the pod gets, after `seconds` at most; whatever goes wrong, it binds."""
+    try:
+        return topology.additions(place, cluster, seconds)
     except Exception as error:
-        add = Additions(warnings=(f"hullmark: no topology labels are copied, {type(error).__name__}: {error}"[:250],))
-    operations = patch(place, add)
-    line.outcome("patched" if operations else "unchanged", subject=f"{place.namespace}/{place.pod} on {place.node}")
-    if add.warnings:
-        line.warn()
-        line.outcome("incomplete", "NotCopied", text="; ".join(add.warnings))
-    return answer(review.uid, operations, add.warnings)
+        return Additions(warnings=(f"hullmark: no topology labels are copied, {type(error).__name__}: {error}"[:250],))
 
 
 def seconds_for(timeout: str) -> float:

@@ -310,9 +310,8 @@ def answer(uid: str, operations: list[dict[str, Any]], warnings: Iterable[str] =
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
-def decide(place: Placement, policies: Iterable[PodLabelPolicySpec], node: Mapping[str, str] | None, own: Own | None = None) -> Additions:
-    """What this pod gets from its node. `node` None: there is no such node. `own`: the bound pod, where it was read."""
-    keys = copying(policies, place.namespace)
+def decide(place: Placement, keys: Copying, node: Mapping[str, str] | None, own: Own | None = None) -> Additions:
+    """What this pod gets from its node. `keys`: of its namespace. `node` None: there is no such node. `own`: the bound pod, where read."""
     if not keys:
         return Additions()
     if node is None:

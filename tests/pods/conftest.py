@@ -123,7 +123,7 @@ class Real:
     @contextmanager
     def hullmark(self, cluster: Cluster, *policies: PodLabelPolicySpec) -> Iterator[str]:
         """The function, with these policies committed."""
-        topology = PodTopology(lambda: Declared.of(1, policies, lambda _: cluster))
+        topology = PodTopology(lambda: Declared(policies, lambda _: cluster))
         wiring.install(cast("Any", type("OnlyPods", (), {"pod_topology": topology})))
         try:
             with self.serving(functions_framework.create_app("pod_binding", str(MAIN))) as url:  # type: ignore[no-untyped-call]

@@ -220,7 +220,7 @@ def test_many_threads_get_the_right_labels_while_listings_come_and_go() -> None:
 
 def a_topology(fleet: Fleet, *policies: dict[str, object], declared: Callable[[], Declared] | None = None) -> PodTopology:
     made = tuple(a_policy(**policy) for policy in policies or ({},))
-    return PodTopology(declared or (lambda: Declared.of(1, made, lambda _: fleet.as_cluster())))
+    return PodTopology(declared or (lambda: Declared(made, lambda _: fleet.as_cluster())))
 
 
 def timed(topology: PodTopology, seconds: float = 0.2, node: str = "n0") -> tuple[Additions, float]:
@@ -248,7 +248,7 @@ def test_a_hanging_store_costs_the_deadline_once_and_the_labels() -> None:
 
         def declared() -> Declared:
             hang("store")
-            return Declared.of(1, (a_policy(),), lambda _: fleet.as_cluster())
+            return Declared((a_policy(),), lambda _: fleet.as_cluster())
 
         topology = a_topology(fleet, declared=declared)
         found, took = timed(topology)
@@ -265,7 +265,7 @@ def test_store_and_server_may_go_away_once_their_answers_are_known() -> None:
     def declared() -> Declared:
         if next(answers, None) is None:
             raise StoreError("the bucket is gone")
-        return Declared.of(1, (a_policy(),), lambda _: fleet.as_cluster())
+        return Declared((a_policy(),), lambda _: fleet.as_cluster())
 
     topology = PodTopology(declared, policies_age=0, nodes_age=0)
     settle(lambda: bool(timed(topology)[0].labels) and topology.ready("default"))
@@ -279,7 +279,7 @@ def test_store_and_server_may_go_away_once_their_answers_are_known() -> None:
 
 def test_labels_that_could_not_be_refreshed_for_long_say_how_old_they_are() -> None:
     fleet, clock = a_fleet(), Clock()
-    topology = PodTopology(lambda: Declared.of(1, (a_policy(),), lambda _: fleet.as_cluster()), clock=clock)
+    topology = PodTopology(lambda: Declared((a_policy(),), lambda _: fleet.as_cluster()), clock=clock)
     settle(lambda: topology.ready("default"))
 
     def fail(what: str) -> None:
@@ -306,7 +306,7 @@ def test_failures_are_warnings_and_come_at_once(error: Exception) -> None:
     fleet.reading = fail
     topology = a_topology(fleet)
     if isinstance(error, StoreError):
-        topology = a_topology(fleet, declared=lambda: fail("store") or Declared.of(1, (), lambda _: fleet.as_cluster()))  # type: ignore[func-returns-value]
+        topology = a_topology(fleet, declared=lambda: fail("store") or Declared((), lambda _: fleet.as_cluster()))  # type: ignore[func-returns-value]
     found, took = timed(topology, 1.5)
     assert str(error) in found.warnings[0]
     assert took < 0.5
@@ -343,7 +343,7 @@ def test_enabled_disabled_and_enabled_again_as_the_kep_says() -> None:
 
     def declared() -> Declared:
         state["revision"] += 1
-        return Declared.of(state["revision"], (a_policy(enabled=state["enabled"]),), lambda _: fleet.as_cluster())
+        return Declared((a_policy(enabled=state["enabled"]),), lambda _: fleet.as_cluster())
 
     topology = PodTopology(declared, policies_age=0)
     for enabled in (True, False, True):
@@ -353,6 +353,6 @@ def test_enabled_disabled_and_enabled_again_as_the_kep_says() -> None:
 
 def test_two_clusters_are_kept_apart() -> None:
     east, west = Fleet({"n0": {REGION: "east"}}), Fleet({"n0": {REGION: "west"}})
-    topology = PodTopology(lambda: Declared.of(1, (a_policy(),), lambda name: {"east": east, "west": west}[name].as_cluster()))
+    topology = PodTopology(lambda: Declared((a_policy(),), lambda name: {"east": east, "west": west}[name].as_cluster()))
     place = placed(a_binding("n0"))
     assert [topology.additions(place, name, 1).labels for name in ("east", "west")] == [{REGION: "east"}, {REGION: "west"}]

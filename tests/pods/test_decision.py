@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.documents import TOPOLOGY
+from shared.domain import pods
+from shared.domain.documents import TOPOLOGY, PodLabelPolicySpec
 from shared.domain.pods import (
     SELECTED_ON,
     Additions,
     MalformedReview,
     Own,
+    Placement,
     answer,
     check_pod_policy,
-    decide,
+    copying,
     patch,
     read_review,
 )
@@ -44,6 +46,10 @@ UPSTREAM = [
     ("a node without labels adds nothing", {}, {"own": "1"}, {"own": "1"}),
     ("keys are case-sensitive", {"Topology.Kubernetes.io/zone": "z"}, {}, {}),
 ]
+
+
+def decide(place: Placement, policies: list[PodLabelPolicySpec], node: dict[str, str] | None, own: Own | None = None) -> Additions:
+    return pods.decide(place, copying(policies, place.namespace), node, own)
 
 
 def after(obj: dict[str, Any], add: Additions, **how: Any) -> dict[str, Any]:

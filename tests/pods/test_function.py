@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,10 +16,18 @@ from flask.testing import FlaskClient
 
 from functions.pod_binding.main import seconds_for
 from shared import wiring
+from shared.domain.reading import Source
 from shared.pod_topology import Declared, PodTopology
+from shared.ports import Outgoing
+from shared.wiring import Settings
 from tests.pods.reviews import HOST, ZONE, Fleet, Hang, a_binding, a_pod, a_policy, a_review, patched
 
 MAIN = Path(__file__).parents[2] / "functions/pod_binding/main.py"
+
+
+class NoBus:
+    def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
+        raise AssertionError("pod_binding publishes nothing")
 
 
 @pytest.fixture
@@ -28,9 +37,9 @@ def fleet() -> Fleet:
 
 @pytest.fixture
 def client(fleet: Fleet) -> Iterator[FlaskClient]:
-    topology = PodTopology(lambda: Declared.of(1, (a_policy(),), lambda _: fleet.as_cluster()))
+    topology = PodTopology(lambda: Declared((a_policy(),), lambda _: fleet.as_cluster()))
     wiring.install(Mock(pod_topology=topology))
-    yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()
+    yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()  # type: ignore[no-untyped-call]
     wiring.install(None)
 
 
@@ -95,6 +104,35 @@ def test_get_says_when_answers_come_from_memory(client: FlaskClient) -> None:
         time.sleep(0.01)
     assert answer.get_json() == {"ready": True}
     assert client.put("/").status_code == 405
+
+
+def test_policies_are_those_of_the_newest_revision_and_nodes_those_of_the_cluster_it_names(tmp_path: Path) -> None:
+    """Through the real wiring: a folder as store, simulated clusters, no bus."""
+    nodes = {"kind": "List", "apiVersion": "v1", "items": []}
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "uid": "1", "labels": {HOST: "n1", ZONE: "east"}}}
+    for cluster in ("east", "west"):
+        node["metadata"]["labels"] = {HOST: "n1", ZONE: cluster}  # type: ignore[index]
+        (tmp_path / f"{cluster}.json").write_text(json.dumps(nodes | {"items": [node]}))
+    documents = "".join(
+        f"apiVersion: hullmark.dev/v1\nkind: Cluster\nmetadata: {{name: {name}}}\nspec: {{access: {{simulated: {{nodes: {tmp_path}/{name}.json}}}}}}\n---\n"
+        for name in ("east", "west")
+    )
+    policy = "apiVersion: hullmark.dev/v1\nkind: PodLabelPolicy\nmetadata: {name: a}\nspec: {topology: [topology.kubernetes.io/zone]}\n"
+    ports = wiring.build(Settings(store=f"file:{tmp_path}/store"), NoBus())
+    ports.revisions.stage("default", [Source("site.yaml", (documents + policy).encode())], "me", datetime.now(UTC))
+    ports.revisions.commit("me", datetime.now(UTC))
+    wiring.install(ports)
+    try:
+        client = functions_framework.create_app("pod_binding", str(MAIN)).test_client()  # type: ignore[no-untyped-call]
+        review = a_review(a_binding())
+        for cluster in ("east", "west"):
+            assert patched(review, asked(client, review, f"/{cluster}"))["metadata"]["labels"] == {ZONE: cluster}
+        (warning,) = asked(client, review, "/")["warnings"]
+        assert "east, west" in warning
+        (warning,) = asked(client, review, "/nowhere")["warnings"]
+        assert "no cluster 'nowhere'" in warning
+    finally:
+        wiring.install(None)
 
 
 @pytest.mark.parametrize(
