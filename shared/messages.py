@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from shared.domain.actions import ActionRequest, action_id
+from shared.domain.node_events import NodeChange
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
@@ -193,6 +194,15 @@ class DeadlineCheck(Message):
     """Close every action whose deadline has passed (a clock sends it)."""
 
     TOPIC: ClassVar[str] = "action-deadlines"
+
+
+class NodeChanged(NodeChange, Message):
+    """A node that was added, changed or deleted, as our own forwarder saw it."""
+
+    TOPIC: ClassVar[str] = "node-events"
+
+    def identity(self) -> str:
+        return f"{self.cluster}/{self.name}/{self.uid}/{self.resource_version}/{self.kind}"
 
 
 class VersionCheck(Message):

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import unquote, urlencode, urlsplit
@@ -150,6 +150,24 @@ class ApiServer:
         finally:
             self._slots.release()
 
+    def follow(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], silence_seconds: float) -> Iterator[bytes]:
+        """Yield the lines of one watch until the server ends it; a connection of its own, one try. Raises Rejected and Unavailable.
+
+        `silence_seconds`: how long the server may send nothing (bookmarks come about once a minute).
+        """
+        call = f"GET {path} (watch)"
+        line = self._open()
+        try:
+            yield from line.follow(f"{path}?{urlencode(query)}", headers, silence_seconds)
+        except (OSError, http.client.HTTPException) as error:
+            raise line.unavailable(call, error) from error
+        except _Answered as answered:
+            if answered.code == 401:
+                self._reopen(line)
+            if answered.code in (401, 429) or answered.code >= 500:
+                raise Unavailable(f"{call}: {answered.code}", answered.retry_after or None) from answered
+            raise Rejected(answered.code, _read_status(answered.body), f"{call} at {line.access.server}") from answered
+
     def _tries(self, call: str, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         end = self._monotonic() + self._call_seconds
         renewed = False
@@ -218,6 +236,14 @@ class ApiServer:
             self._line = None
 
 
+class _Answered(Exception):
+    """A watch that was answered with something else."""
+
+    def __init__(self, code: int, retry_after: float, body: bytes) -> None:
+        self.code, self.retry_after, self.body = code, retry_after, body
+        super().__init__(code)
+
+
 class _Line:
     """One reading of the access, and the idle connections opened with it."""
 
@@ -263,6 +289,24 @@ class _Line:
             else:
                 self._idle.append(connection)
             return response.status, _seconds(response.getheader("Retry-After", "")), answer
+
+    def follow(self, target: str, headers: Mapping[str, str], silence_seconds: float) -> Iterator[bytes]:
+        """Yield the lines of one streamed answer. Raises _Answered for any other than 200."""
+        sent = {"User-Agent": "hullmark", **self.access.headers, **headers}
+        if authorization := self.access.authorization():
+            sent["Authorization"] = authorization
+        connection = self._connect()
+        try:
+            connection.sock.settimeout(silence_seconds)
+            connection.request("GET", self._prefix + target, headers=sent)
+            response = connection.getresponse()
+            if response.status != 200:
+                body = self._read(response, self._monotonic() + silence_seconds)
+                raise _Answered(response.status, _seconds(response.getheader("Retry-After", "")), body)
+            while piece := response.readline():
+                yield piece
+        finally:
+            connection.close()
 
     def _read(self, response: http.client.HTTPResponse, end: float) -> bytes:
         pieces, size = [], 0

@@ -52,11 +52,11 @@ _IN_TEXT = Verdict("report", "in a text inside the manifest: it belongs to whate
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line as indentation sees it: the columns of its key and of its first dash; `key` is None where it has none."""
+    """One line as indentation sees it: the columns of its key and of the dashes before it; `key` is None where it has none."""
 
     key: str | None
     column: int
-    dash: int | None
+    dashes: tuple[int, ...]
     opens_text: bool
 
 
@@ -149,15 +149,15 @@ class Template:
             line = self._read(row)
             if line is None:
                 continue
-            if not in_sequence and line.column == limit and line.dash is not None:
-                limit, in_sequence = line.dash, True
+            if line.dashes and (limit in line.dashes if in_sequence else line.column == limit):
+                limit, in_sequence = line.dashes[0], True  # where it is not the first dash, the sequence is itself an item
                 rows.append(row)
-            elif line.key is not None and (line.column < limit or (in_sequence and line.column == limit and line.dash is None)):
+            elif line.key is not None and (line.column < limit or (in_sequence and line.column == limit)):
                 if line.opens_text:
                     return tuple(reversed(names)), line.key not in EMBEDDED, rows
                 names.append(line.key)
                 rows.append(row)
-                limit, in_sequence = (line.column, False) if line.dash is None else (line.dash, True)
+                limit, in_sequence = (line.dashes[0], True) if line.dashes else (line.column, False)
         return tuple(reversed(names)), False, rows
 
     def _read(self, row: int) -> _Line | None:
@@ -166,12 +166,10 @@ class Template:
         bare = _ACTION.sub("", line).strip()
         if not bare or bare.startswith("#"):
             return None
-        dash = _DASH.match(line)
         entry = _ENTRY.match(line)
-        if entry:
-            return _Line(_name(entry), len(entry["lead"]), dash.end() - 1 if dash else None, bool(_BLOCK_SCALAR.search(line)))
-        lead = len(line) - len(line.lstrip(" \t-"))
-        return _Line(None, lead, dash.end() - 1 if dash else None, False)
+        lead = entry["lead"] if entry else line[: len(line) - len(line.lstrip(" \t-"))]
+        dashes = tuple(at for at, char in enumerate(lead) if char == "-")
+        return _Line(_name(entry) if entry else None, len(lead), dashes, bool(entry and _BLOCK_SCALAR.search(line)))
 
     def _clash(self, row: int, hit: Hit, before: str, new: Mapping[str, str]) -> str:
         """Say why renaming would put one key twice into a mapping, branches of a template included; empty if it would not."""
@@ -203,10 +201,10 @@ class Template:
                 line = self._read(at)
                 if line is None or line.column > column:
                     continue
-                if line.column < column or (step > 0 and line.dash is not None) or self._definition(at) != definition:
+                if line.column < column or (step > 0 and line.dashes) or self._definition(at) != definition:
                     break
                 yield at
-                if line.dash is not None:
+                if line.dashes:
                     break
 
     def _kind(self, row: int) -> str:

@@ -6,7 +6,7 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,6 +17,7 @@ Reader = Callable[[str], list[Judged]]
 """How to read a text that stands inside this one (an inline patch)."""
 
 _LOADER = getattr(yaml, "CLoader", yaml.Loader)
+_KINDS = {yaml.ScalarEvent: "scalar", yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "sequence", yaml.AliasEvent: "alias"}
 _PLACES = 32  # aliases of aliases multiply; a key with more places than this is for a person to read
 _DEPTH = 200
 EMBEDDED = frozenset({"patch", "patches", "patchesStrategicMerge", "patchesJson6902", "values", "valuesContent"})
@@ -26,44 +27,47 @@ PROSE = frozenset({"description", "kubectl.kubernetes.io/last-applied-configurat
 _OWN_KINDS = frozenset({"LabelAliases"})  # names old keys on purpose
 
 
-@dataclass(slots=True, eq=False)
 class _Node:
-    """A scalar, mapping or sequence where it was written. `uses`: all who hold it, an alias being one more use."""
+    """A scalar, mapping or sequence where it was written. `uses`: all who hold it, an alias being one more use.
 
-    kind: str
-    start: int = 0
-    end: int = 0
-    value: str = ""
-    style: str | None = None
-    uses: list[_Use] = field(default_factory=list)
-    entries: list[tuple[_Node, _Node]] = field(default_factory=list)
-    items: list[_Node] = field(default_factory=list)
-    waiting: _Node | None = None
+    Made for every value of a document, so it is plain and without ceremony.
+    """
+
+    __slots__ = ("end", "entries", "items", "kind", "start", "style", "uses", "value", "waiting")
+
+    def __init__(self, kind: str, start: int = 0, end: int = 0, value: str = "", style: str | None = None) -> None:
+        self.kind, self.start, self.end, self.value, self.style = kind, start, end, value, style
+        self.uses: list[_Use] = []
+        self.entries: list[tuple[_Node, _Node]] = [] if kind == "mapping" else _NOTHING
+        self.items: list[_Node] = [] if kind == "sequence" else _NOTHING
+        self.waiting: _Node | None = None
 
     def get(self, name: str) -> str:
         return next((value.value for key, value in self.entries if key.value == name), "")
 
     def take(self, child: _Node) -> None:
         """Hold a child: the next key, the value of the key that waits, or an item."""
-        if self.kind == "mapping" and self.waiting is None:
+        if self.kind == "sequence":
+            child.uses.append(_Use(self, None, False))
+            self.items.append(child)
+        elif self.waiting is None:
+            child.uses.append(_Use(self, None, True))
             self.waiting = child
-            child.uses.append(_Use(self, None, is_key=True))
-            return
-        child.uses.append(_Use(self, self.waiting))
-        if self.waiting is not None:
+        else:
+            child.uses.append(_Use(self, self.waiting, False))
             self.entries.append((self.waiting, child))
             self.waiting = None
-        else:
-            self.items.append(child)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Use:
+_NOTHING: list[Any] = []
+
+
+class _Use(NamedTuple):
     """One holder of a node; `key` is the key that it stands under, for a value of a mapping."""
 
     holder: _Node
     key: _Node | None
-    is_key: bool = False
+    is_key: bool
 
     @property
     def merges(self) -> bool:
@@ -99,38 +103,37 @@ def read_document(text: str, hits: Sequence[Hit], reader: Reader, *, new: Mappin
 
 
 def _compose(text: str, hits: Sequence[Hit]) -> list[tuple[Hit, _Node]]:
-    """Build the tree and return the scalars that hold a hit."""
+    """Build the tree and return the scalars that hold a hit. Raises YAMLError."""
     found: list[tuple[Hit, _Node]] = []
     anchors: dict[str, _Node] = {}
     around: list[_Node] = []
     rest = list(reversed(hits))
-    for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.CollectionEndEvent):
-            around.pop()
+    events: Callable[[], Any] = _LOADER(text).get_event
+    while (event := events()) is not None:
+        kind = _KINDS.get(type(event))
+        if kind is None:
+            if isinstance(event, yaml.CollectionEndEvent):
+                around.pop()
             continue
-        if not isinstance(event, yaml.NodeEvent):
-            continue
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor not in anchors:
+        if kind == "alias":
+            node = anchors.get(event.anchor)
+            if node is None:
                 raise yaml.YAMLError(f"undefined alias {event.anchor}")
-            node = anchors[event.anchor]
+        elif kind == "scalar":
+            node = _Node(kind, event.start_mark.index, event.end_mark.index, event.value, event.style)
         else:
-            node = _node(event)
-            if event.anchor:
-                anchors[event.anchor] = node
+            node = _Node(kind)
         if around:
             around[-1].take(node)
-        if isinstance(event, yaml.CollectionStartEvent):
+        if kind == "alias":
+            continue
+        if event.anchor:
+            anchors[event.anchor] = node
+        if kind != "scalar":
             around.append(node)
-        elif isinstance(event, yaml.ScalarEvent):
+        elif rest and rest[-1].start < node.end:
             found += [(hit, node) for hit in _covered(rest, node)]
     return found
-
-
-def _node(event: yaml.NodeEvent) -> _Node:
-    if isinstance(event, yaml.ScalarEvent) and event.start_mark and event.end_mark:
-        return _Node("scalar", event.start_mark.index, event.end_mark.index, event.value, event.style)
-    return _Node("mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence")
 
 
 def _covered(rest: list[Hit], node: _Node) -> Iterator[Hit]:
