@@ -90,7 +90,9 @@ class CreateQuery(BaseModel):
 class CreateAction(BaseModel):
     """What to do: `update_labels` (`relabel_nodes` is the same) on nodes, or `update_site` on all of them."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"name": "update_labels", "parameters": {"target_nodes": ["n1"]}}]})
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"examples": [{"name": "update_labels", "parameters": {"target_nodes": ["n1"]}}]}
+    )
     name: str = Field(min_length=1, max_length=64)
     parameters: dict[str, Any] | None = Field(
         default=None, description="`target_nodes` (a list or a comma string) or `node_filter`; `cluster`; `dry_run`."
@@ -267,7 +269,9 @@ def outcome_so_far(found: Standing, ports: Ports) -> ActionOutcome | None:
     if found.outcome or found.plan is None:
         return found.outcome
     told = ports.actions.part_outcomes(found.request.id)
-    known = found.plan.model_copy(update={"parts": [[outcome.subject for outcome in told.get(n, ())] for n in range(1, len(found.plan.parts) + 1)]})
+    known = found.plan.model_copy(
+        update={"parts": [[outcome.subject for outcome in told.get(n, ())] for n in range(1, len(found.plan.parts) + 1)]}
+    )
     return conclude(known, told, found.plan.planned_at)
 
 
@@ -396,7 +400,9 @@ def _note(found: Standing, where: str, subject: str, kind: str, text: str, verbo
 # --- starting one
 
 
-def start(name: str, given: Mapping[str, Any], ports: Ports, *, retry_of: str | None = None, kept: Mapping[str, Any] | None = None) -> ActionRequest:
+def start(
+    name: str, given: Mapping[str, Any], ports: Ports, *, retry_of: str | None = None, kept: Mapping[str, Any] | None = None
+) -> ActionRequest:
     """Check, record and publish a request. Raises ApiError, Rejected and what the store, the cluster and the bus raise.
 
     `given`: target_nodes, node_filter, cluster, dry_run. `kept` is what the action answers as its parameters (else `given`).
@@ -461,7 +467,12 @@ def located(action: str) -> str:
     return f"{request.script_root}/v1.0/actions/{action}"
 
 
-@routes.get("/actions", responses=answers(200, {"content": {"application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Action"}}}}}, 400))
+@routes.get(
+    "/actions",
+    responses=answers(
+        200, {"content": {"application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Action"}}}}}, 400
+    ),
+)
 def list_actions(query: ListQuery) -> Response:
     """The newest actions, oldest of them first."""
     ports = wiring.ports()
@@ -512,7 +523,9 @@ def show_step(path: StepPath, query: StepQuery) -> Response:
     began = found.request.requested_at
     planned = found.plan.planned_at if found.plan else None
     ended = found.outcome.finished_at if found.outcome else None
-    since, until = {"plan": (began, planned or ended), found.middle: (planned or (began if ended else None), ended)}.get(path.step, (ended, ended))
+    since, until = {"plan": (began, planned or ended), found.middle: (planned or (began if ended else None), ended)}.get(
+        path.step, (ended, ended)
+    )
     notes = [note for note in step.notes if note.verbosity <= query.verbosity]
     return send(
         StepDetail(

@@ -28,7 +28,11 @@ YAML_TYPES = (
 """Content types whose body is taken as one file of YAML (or of JSON, which is YAML)."""
 ONE_FILE = {"schema": {"type": "string"}}
 SEVERAL_FILES = {
-    "schema": {"type": "object", "properties": {"files": {"type": "array", "items": {"type": "string", "format": "binary"}}}, "required": ["files"]}
+    "schema": {
+        "type": "object",
+        "properties": {"files": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+        "required": ["files"],
+    }
 }
 DOCUMENTS = {"required": True, "content": {**dict.fromkeys(YAML_TYPES, ONE_FILE), "multipart/form-data": SEVERAL_FILES}}
 
@@ -134,7 +138,13 @@ def _buffered(revisions: Revisions, collection: str) -> Staged | None:
     return revisions.staged(key) if key else None
 
 
-@routes.get("/configdocs", responses=answers(200, {"content": {"application/json": {"schema": {"type": "array", "items": CollectionStatus.model_json_schema(mode="serialization")}}}}))
+@routes.get(
+    "/configdocs",
+    responses=answers(
+        200,
+        {"content": {"application/json": {"schema": {"type": "array", "items": CollectionStatus.model_json_schema(mode="serialization")}}}},
+    ),
+)
 def status() -> Response:
     """Every collection: what is committed, and what the buffer would change."""
     revisions = wiring.ports().revisions
@@ -194,5 +204,3 @@ def _validated(revisions: Revisions) -> list[Any]:
     keys = {name: kept.staged for name, kept in revisions.get(newest).about.collections.items()} if newest else {}
     keys |= revisions.buffers()
     return list(load(sources_of(revisions.staged(key) for _, key in sorted(keys.items()))).warnings)
-
-

@@ -35,7 +35,9 @@ class Fleet:
         """Whether no action on the whole site has brought the newest revision to the nodes yet."""
         if self.revision is None:
             return False
-        reached = (found.outcome for found in self.recent if found.request.name in ("update_site", "drift_sweep") and not found.request.dry_run)
+        reached = (
+            found.outcome for found in self.recent if found.request.name in ("update_site", "drift_sweep") and not found.request.dry_run
+        )
         return not any(outcome and outcome.counts and outcome.revision >= self.revision.number for outcome in reached)
 
 
@@ -67,5 +69,3 @@ def _remembered(action: str, ports: Ports) -> Standing | None:
             while len(_KEPT) > LOOKED_AT:
                 _KEPT.popitem(last=False)
     return found
-
-

@@ -50,7 +50,9 @@ def _gauges(fleet: Fleet) -> list[str]:
     return [*lines, f"hullmark_revision {fleet.revision.number if fleet.revision else 0}"]
 
 
-@routes.get("/openapi.json", responses=answers(200, {"content": {"application/json": {"schema": {"type": "object"}}}}), operation_id="openapi")
+@routes.get(
+    "/openapi.json", responses=answers(200, {"content": {"application/json": {"schema": {"type": "object"}}}}), operation_id="openapi"
+)
 def openapi() -> Response:
     """This document."""
     return send(current_app.api_doc)  # type: ignore[attr-defined]

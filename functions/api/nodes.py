@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from functions.api.answers import ApiError, Said, Status, answers, send, success
 from shared import wiring
-from shared.domain.labels import Declared, declare, diff, Unchanged
-from shared.domain.node_labels import asked_for, back_again, refusals, visible
+from shared.domain.labels import Declared, declare, diff
+from shared.domain.node_labels import asked_for, back_again, refusals
 from shared.domain.outcomes import Changes
 from shared.ports import OWNER, Cluster, Conflict, Node, NodeGone, Refused, Stale
 from shared.revisions import Revision
@@ -109,7 +109,7 @@ class _At:
         """The documents' word on the node, and what the next relabel does to one that carries these labels of ours."""
         if self.revision is None:
             return AsDeclared(revision=None, differ=False, labels={}, next_relabel=Changes())
-        found = declare(self.name, self.revision.node(self.name), self.node, self.revision.rules.policies, self.cluster_name)
+        found = declare(self.name, self.revision.node(self.name), self.node, self.revision.policies, self.cluster_name)
         labels = dict(found.labels) if isinstance(found, Declared) else {}
         following = back_again(carried, labels)
         differ = bool(following.set or following.remove)
@@ -147,14 +147,14 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     ports = wiring.ports()
     labels, problems = asked_for(body.model_dump())
     at = _At(path.node, query.cluster, ports)
-    problems += refusals(labels, at.revision.rules.allow_protected if at.revision else ())
+    problems += refusals(labels, at.revision.policies.allow_protected if at.revision else ())
     if problems:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=each, reason="InvalidLabel") for each in problems])
-    before = at.node
-    after = before if isinstance(diff(Declared(labels, {}), before), Unchanged) else _apply(at, labels, force=query.force)
+    difference = diff(Declared(labels, {}), at.node)
+    after = _apply(at, labels, force=query.force) if difference.write else at.node
     declared = at.declared(labels)
     said = success(_told(declared), "Update node labels", 200, _warned(declared))
-    changes = visible(before.labels, after.labels, labels, before.applied.get(OWNER, frozenset()))
+    changes = Changes(set=dict(difference.set), remove=list(difference.remove))
     answer = NodeLabelsBody(
         **dict(said), node=path.node, cluster=at.cluster_name, changes=changes, labels=dict(after.labels), documents=declared
     )
@@ -168,7 +168,9 @@ def _apply(at: _At, labels: dict[str, str], *, force: bool) -> Node:
         at.read()  # 404 where it is gone; else another one of that name came while we wrote
         raise ApiError(409, "Conflict", f"node {at.name} was replaced while it was written: ask again", retry=True) from gone
     except Conflict as conflict:
-        said = [Said(message=f"{key} is held by {who} with another value", reason="Conflict") for key, who in sorted(conflict.managers.items())]
+        said = [
+            Said(message=f"{key} is held by {who} with another value", reason="Conflict") for key, who in sorted(conflict.managers.items())
+        ]
         raise ApiError(409, "Conflict", str(conflict), said) from conflict
     except Stale as stale:
         raise ApiError(409, "Conflict", str(stale), retry=True) from stale
@@ -188,5 +190,3 @@ def _told(declared: AsDeclared) -> str:
 
 def _warned(declared: AsDeclared) -> list[Said]:
     return [Said(message=_told(declared), error=False, level="Warning", reason="DiffersFromDocuments")] if declared.differ else []
-
-

@@ -161,7 +161,8 @@ def task_of(found: Standing, known: ActionOutcome | None, stopped_by: str | None
         node_filter=asked.node_filter or given.get("node_filter"),
         subtask_id_list=[f"{asked.id}.{outcome.subject}" for outcome in outcomes],
         subtasks=[
-            Subtask(task_id=f"{asked.id}.{o.subject}", node=o.subject, status="complete", result=_result([o]), message=told(o)) for o in outcomes
+            Subtask(task_id=f"{asked.id}.{o.subject}", node=o.subject, status="complete", result=_result([o]), message=told(o))
+            for o in outcomes
         ],
         created=stamp(asked.requested_at),
         created_by=asked.requested_by,
@@ -273,7 +274,12 @@ def create_task(body: CreateTask) -> Response:
     return send(answer, 201, {"Location": f"{request.script_root}/v1.0/tasks/{accepted.id}"})
 
 
-@routes.get("/tasks", responses=answers(200, {"content": {"application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Task"}}}}}))
+@routes.get(
+    "/tasks",
+    responses=answers(
+        200, {"content": {"application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Task"}}}}}
+    ),
+)
 def list_tasks() -> Response:
     """The newest hundred, each without the messages and subtasks of its nodes."""
     return send([_in_short(found) for found in newest(100, wiring.ports())])
@@ -309,11 +315,14 @@ def show_task(path: TaskPath, query: TaskQuery) -> Response:
     return send(body)
 
 
-@routes.post("/nodefilter", responses=answers(200, {"content": {"application/json": {"schema": {"type": "array", "items": {"type": "string"}}}}}, 400, body=True))
+@routes.post(
+    "/nodefilter",
+    responses=answers(200, {"content": {"application/json": {"schema": {"type": "array", "items": {"type": "string"}}}}}, 400, body=True),
+)
 def filter_nodes(body: FilterNodes) -> Response:
     """The names of the design's nodes that a filter means, sorted."""
     ports = wiring.ports()
     revision = revision_of(body.design_ref, ports.revisions)
     cluster = ports.default_cluster(revision)
-    candidates = [candidate(node.name, node, None, revision.rules, cluster) for node in revision.nodes()]
+    candidates = [candidate(node.name, node, None, revision.policies, cluster) for node in revision.nodes()]
     return send(select(body.node_filter, candidates))

@@ -45,14 +45,6 @@ def refusals(labels: Mapping[str, str], allowed: Collection[str]) -> list[str]:
     return problems
 
 
-def visible(before: Mapping[str, str], after: Mapping[str, str], asked: Mapping[str, str], held: Collection[str]) -> Changes:
-    """What a write changed that a reader of the labels sees, of the keys that it was about."""
-    return Changes(
-        set={key: value for key, value in sorted(asked.items()) if before.get(key) != value},
-        remove=sorted(key for key in held if key in before and key not in after),
-    )
-
-
 def back_again(asked: Mapping[str, str], declared: Mapping[str, str]) -> Changes:
     """What the next relabel does to a node that carries what was asked for: it brings the documents' set back."""
     return Changes(

@@ -7,39 +7,23 @@ from typing import Any
 import pytest
 
 from shared.ports import BusError, Unavailable
-from tests.api.conftest import FrontDoor, site
-
-TWO = site(n1="rack: r7", n2="rack: r8")
-
-
-@pytest.fixture
-def fleet(door: FrontDoor) -> FrontDoor:
-    door.adopt(TWO)
-    door.cluster.add("n1", "n2", zone="a")
-    return door
-
-
-def create(door: FrontDoor, name: str = "update_labels", **parameters: Any) -> Any:
-    return door.post("/v1.0/actions", {"name": name, "parameters": parameters})
-
-
-def reasons(answer: Any) -> list[str]:
-    return [said["reason"] for said in answer.json["details"]["messageList"]]
+from tests.api.conftest import FrontDoor, reasons
+from tests.stories.fleet import a_policy
 
 
 @pytest.mark.parametrize("targets", [["n1", "n2"], "n1,n2", " n2 , n1,,n1 "])
 def test_a_list_and_a_comma_string_relabel_the_same_nodes(fleet: FrontDoor, targets: Any) -> None:
-    answer = create(fleet, target_nodes=targets)
+    answer = fleet.create(target_nodes=targets)
     fleet.cloud.drain()
 
     assert answer.status_code == 201
     assert answer.json["parameters"] == {"target_nodes": targets}
-    assert fleet.cluster.labels("n1") == {"zone": "a", "rack": "r7"}
-    assert fleet.cluster.labels("n2") == {"zone": "a", "rack": "r8"}
+    assert fleet.labels("n1") == {"zone": "a", "rack": "r7"}
+    assert fleet.labels("n2") == {"zone": "a", "rack": "r8"}
 
 
 def test_a_new_action_answers_shipyards_fields_and_where_it_is(fleet: FrontDoor) -> None:
-    answer = create(fleet, target_nodes=["n1"])
+    answer = fleet.create(target_nodes=["n1"])
 
     body = answer.json
     assert answer.headers["Location"] == f"/v1.0/actions/{body['id']}"
@@ -55,7 +39,7 @@ def test_a_new_action_answers_shipyards_fields_and_where_it_is(fleet: FrontDoor)
 
 
 def test_an_action_goes_from_pending_over_processing_to_its_end(fleet: FrontDoor) -> None:
-    action = create(fleet, target_nodes=["n1", "n2"]).json["id"]
+    action = fleet.create(target_nodes=["n1", "n2"]).json["id"]
     assert fleet.get(f"/v1.0/actions/{action}").json["action_lifecycle"] == "Pending"
 
     fleet.cloud.drain()
@@ -73,9 +57,8 @@ def test_an_action_goes_from_pending_over_processing_to_its_end(fleet: FrontDoor
 
 
 def test_the_cause_of_each_failure_stands_in_the_step_note_of_its_node(fleet: FrontDoor) -> None:
-    fleet.adopt(site(n1="rack: r7", n2="rack: r8", gone="rack: r9"))
-    fleet.cluster.broken["n2"] = Unavailable("no answer from the kubelet's side")
-    action = create(fleet, target_nodes=["gone", "n1"]).json["id"]
+    fleet.declares({"n1": {"rack": "r7"}, "gone": {"rack": "r9"}})
+    action = fleet.create(target_nodes=["gone", "n1"]).json["id"]
     fleet.cloud.drain()
 
     shown = fleet.get(f"/v1.0/actions/{action}").json
@@ -92,7 +75,7 @@ def test_the_cause_of_each_failure_stands_in_the_step_note_of_its_node(fleet: Fr
 
 def test_unchanged_nodes_are_noted_only_when_asked_for(fleet: FrontDoor) -> None:
     for _ in range(2):
-        action = create(fleet, target_nodes=["n1"]).json["id"]
+        action = fleet.create(target_nodes=["n1"]).json["id"]
         fleet.cloud.drain()
     step = f"/v1.0/actions/{action}/steps/relabel_nodes"
     assert fleet.get(step).json["notes"] == []
@@ -101,14 +84,14 @@ def test_unchanged_nodes_are_noted_only_when_asked_for(fleet: FrontDoor) -> None
 
 @pytest.mark.parametrize("targets", [None, [], "", " ", ",", {}, 7, [1], [None]])
 def test_no_nodes_is_refused(fleet: FrontDoor, targets: Any) -> None:
-    answer = create(fleet, target_nodes=targets)
+    answer = fleet.create(target_nodes=targets)
     assert answer.status_code == 400
     assert answer.json["message"] == "Invalid target_nodes parameter"
     assert fleet.get("/v1.0/actions").json == []
 
 
 def test_every_unknown_node_is_named(fleet: FrontDoor) -> None:
-    answer = create(fleet, target_nodes=["n1", "x1", "x2"])
+    answer = fleet.create(target_nodes=["n1", "x1", "x2"])
     assert answer.status_code == 400
     assert reasons(answer) == ["UnknownNode", "UnknownNode"]
     assert [said["message"].split(":")[0] for said in answer.json["details"]["messageList"]] == ["unknown node x1", "unknown node x2"]
@@ -116,82 +99,82 @@ def test_every_unknown_node_is_named(fleet: FrontDoor) -> None:
 
 
 def test_an_unsupported_action_is_refused_in_shipyards_words(fleet: FrontDoor) -> None:
-    answer = create(fleet, name="drift_sweep")
+    answer = fleet.create(name="drift_sweep")
     assert (answer.status_code, answer.json["message"]) == (400, "Unable to start action")
     assert answer.json["reason"].startswith("Unsupported Action: drift_sweep")
 
 
 def test_a_misspelt_parameter_never_becomes_something_else(fleet: FrontDoor) -> None:
-    answer = create(fleet, target_nodes=["n1"], dryrun=True)
+    answer = fleet.create(target_nodes=["n1"], dryrun=True)
     assert (answer.status_code, reasons(answer)) == (400, ["UnknownParameter"])
 
 
 def test_nothing_is_accepted_before_documents_are_committed(door: FrontDoor) -> None:
-    answer = create(door, target_nodes=["n1"])
+    answer = door.create(target_nodes=["n1"])
     assert (answer.status_code, answer.json["message"]) == (400, "No committed configdocs")
 
 
 def test_a_targeted_action_needs_a_site_action_before_it_and_never_counts_as_one(door: FrontDoor) -> None:
-    door.commit(TWO)
-    door.cluster.add("n1", "n2")
-    refused = create(door, target_nodes=["n1"])
+    door.commits(a_policy("racks", {"names": ["n1"]}, {"rack": "r7"}), adopted=False)
+    door.has_nodes(n1={})
+    refused = door.create(target_nodes=["n1"])
     assert (refused.status_code, reasons(refused)) == (400, ["NoSiteAction"])
 
-    assert create(door, name="update_site").status_code == 201
+    assert door.create(name="update_site").status_code == 201
     door.cloud.drain()
     assert door.cloud.ports.revisions.tags(1) == ["committed", "site-action-success"]
 
-    door.commit(TWO + "# again\n")
-    assert create(door, target_nodes=["n1"]).status_code == 201
+    door.commits(a_policy("racks", {"names": ["n1"]}, {"rack": "r9"}), adopted=False)
+    assert door.create(target_nodes=["n1"]).status_code == 201
     door.cloud.drain()
     assert door.cloud.ports.revisions.tags(2) == ["committed"]
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_change(fleet: FrontDoor) -> None:
-    action = create(fleet, target_nodes=["n1"], dry_run=True).json["id"]
+    action = fleet.create(target_nodes=["n1"], dry_run=True).json["id"]
     fleet.cloud.drain()
-    assert "rack" not in fleet.cluster.labels("n1")
+    assert "rack" not in fleet.labels("n1")
     (told,) = fleet.get(f"/v1.0/actions/{action}/outcome").json["outcomes"]
     assert (told["outcome"], told["reason"], told["changes"]["set"]) == ("changed", "DryRun", {"rack": "r7"})
 
 
 def test_pause_keeps_the_parts_until_unpause_and_the_audit_says_who(fleet: FrontDoor) -> None:
-    action = create(fleet, target_nodes=["n1"]).json["id"]
+    action = fleet.create(target_nodes=["n1"]).json["id"]
     assert fleet.post(f"/v1.0/actions/{action}/control/pause").status_code == 202
     fleet.cloud.drain()
     assert fleet.get(f"/v1.0/actions/{action}").json["action_lifecycle"] == "Paused"
-    assert "rack" not in fleet.cluster.labels("n1")
+    assert "rack" not in fleet.labels("n1")
 
     assert fleet.post(f"/v1.0/actions/{action}/control/unpause").status_code == 202
     fleet.cloud.drain()
     shown = fleet.get(f"/v1.0/actions/{action}").json
     assert shown["action_lifecycle"] == "Complete"
     assert [entry["command"] for entry in shown["command_audit"]] == ["invoke", "pause", "unpause"]
-    assert fleet.cluster.labels("n1")["rack"] == "r7"
+    assert fleet.labels("n1")["rack"] == "r7"
 
 
 def test_a_stopped_action_ends_as_stopped_and_touches_nothing(fleet: FrontDoor) -> None:
-    action = create(fleet, target_nodes=["n1"]).json["id"]
+    action = fleet.create(target_nodes=["n1"]).json["id"]
     assert fleet.post(f"/v1.0/actions/{action}/control/stop").status_code == 202
     fleet.cloud.drain()
     shown = fleet.get(f"/v1.0/actions/{action}").json
     assert (shown["action_lifecycle"], shown["result"]) == ("Failed", "stopped")
-    assert "rack" not in fleet.cluster.labels("n1")
+    assert "rack" not in fleet.labels("n1")
 
 
 @pytest.mark.parametrize("verb", ["stop", "pause", "unpause", "retry"])
 def test_a_control_in_the_wrong_state_is_a_conflict(fleet: FrontDoor, verb: str) -> None:
-    action = create(fleet, target_nodes=["n1"]).json["id"]
+    action = fleet.create(target_nodes=["n1"]).json["id"]
     fleet.cloud.drain()
     answer = fleet.post(f"/v1.0/actions/{action}/control/{verb}")
     assert (answer.status_code, answer.json["message"]) == (409, "Invalid state")
 
 
 def test_retry_is_a_new_action_on_the_nodes_that_failed(fleet: FrontDoor) -> None:
-    fleet.adopt(site(n1="rack: r7", n2="rack: r8", late="rack: r9"))
-    first = create(fleet, target_nodes=["n1", "late"]).json["id"]
+    fleet.declares({"n1": {"rack": "r7"}, "late": {"rack": "r9"}})
+    first = fleet.create(target_nodes=["n1", "late"]).json["id"]
     fleet.cloud.drain()
-    fleet.cluster.add("late")
+    fleet.has_nodes(late={})
 
     answer = fleet.post(f"/v1.0/actions/{first}/control/retry")
     fleet.cloud.drain()
@@ -217,7 +200,7 @@ def test_a_request_that_the_bus_does_not_take_ends_as_failed_and_says_so(fleet: 
 
     with monkeypatch.context() as patch:
         patch.setattr(fleet.cloud.ports.bus, "publish", broken)
-        answer = create(fleet, target_nodes=["n1"])
+        answer = fleet.create(target_nodes=["n1"])
     assert (answer.status_code, answer.json["retry"]) == (503, True)
     (action,) = fleet.get("/v1.0/actions").json
     assert (action["action_lifecycle"], action["result"]) == ("Failed", "failure")
@@ -229,6 +212,6 @@ def test_a_request_that_the_bus_does_not_take_ends_as_failed_and_says_so(fleet: 
 
 
 def test_an_unreachable_cluster_is_a_503_with_its_cause_when_names_must_be_looked_up(fleet: FrontDoor) -> None:
-    fleet.cluster.broken[""] = Unavailable("no answer from https://10.0.0.1 in 10 s")
-    answer = create(fleet, target_nodes=["x1"])
+    fleet.unreachable(Unavailable("no answer from https://10.0.0.1 in 10 s"))
+    answer = fleet.create(target_nodes=["x1"])
     assert (answer.status_code, answer.json["retry"], answer.json["reason"]) == (503, True, "no answer from https://10.0.0.1 in 10 s")
