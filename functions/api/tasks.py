@@ -158,7 +158,7 @@ def task_of(found: Standing, known: ActionOutcome | None, stopped_by: str | None
         design_ref=str(given.get("design_ref") or f"revisions/{asked.revision}"),
         status=status,
         result=_rolled_up(found, outcomes),
-        node_filter=asked.node_filter or given.get("node_filter"),
+        node_filter=given["node_filter"] if "design_ref" in given else asked.node_filter,
         subtask_id_list=[f"{asked.id}.{outcome.subject}" for outcome in outcomes],
         subtasks=[
             Subtask(task_id=f"{asked.id}.{o.subject}", node=o.subject, status="complete", result=_result([o]), message=told(o))

@@ -35,8 +35,8 @@ class FrontDoor(Fleet):
         return self.ask("POST", path, json=body, **given) if body is not None else self.ask("POST", path, **given)
 
     def stage(self, documents: str, collection: str = "site", **given: Any) -> TestResponse:
-        given = {"content_type": "application/x-yaml"} | given
-        return self.ask("POST", f"/v1.0/configdocs/{collection}", data=documents, **given)
+        given = {"content_type": "application/x-yaml", "data": documents} | given
+        return self.ask("POST", f"/v1.0/configdocs/{collection}", **given)
 
     def create(self, name: str = "update_labels", **parameters: Any) -> TestResponse:
         """POST an action."""
