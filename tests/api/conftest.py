@@ -42,6 +42,11 @@ class FrontDoor(Fleet):
         """POST an action."""
         return self.post("/v1.0/actions", {"name": name, "parameters": parameters})
 
+    def create_as(self, headers: Mapping[str, str], environ: Mapping[str, str] | None = None) -> TestResponse:
+        """POST an action on n1 with these headers, in this WSGI environment."""
+        body = {"name": "update_labels", "parameters": {"target_nodes": ["n1"]}}
+        return self.post("/v1.0/actions", body, headers=dict(headers), environ_overrides=dict(environ or {}))
+
     def unreachable(self, error: ClusterError, *nodes: str) -> None:
         """From now on the cluster answers this, for these nodes or (none named) for everything."""
 
