@@ -448,7 +448,7 @@ def _given(body: CreateAction) -> dict[str, Any]:
 # --- the routes
 
 
-@routes.post("/actions", responses=answers(201, Action, 400, body=True))
+@routes.post("/actions", responses=answers(201, Action, body=True))
 def create_action(query: CreateQuery, body: CreateAction) -> Response:
     """Start an action: make nodes true to the newest committed documents.
 
@@ -479,14 +479,14 @@ def list_actions(query: ListQuery) -> Response:
     return send([action_body(each).model_dump(mode="json") for each in newest(query.limit, ports)])
 
 
-@routes.get("/actions/<action>", responses=answers(200, ActionDetail, 400, 404))
+@routes.get("/actions/<action>", responses=answers(200, ActionDetail, 404))
 def show_action(path: ActionPath) -> Response:
     """One action: where it stands, its steps, the nodes that need a person, who commanded it."""
     ports = wiring.ports()
     return send(action_body(standing(path.action, ports), detail=True, ports=ports))
 
 
-@routes.get("/actions/<action>/outcome", responses=answers(200, OutcomeBody, 400, 404))
+@routes.get("/actions/<action>/outcome", responses=answers(200, OutcomeBody, 404))
 def show_outcome(path: ActionPath) -> Response:
     """What became of every node; while it runs, of those that are done."""
     ports = wiring.ports()
@@ -509,7 +509,7 @@ def show_outcome(path: ActionPath) -> Response:
     )
 
 
-@routes.get("/actions/<action>/steps/<step>", responses=answers(200, StepDetail, 400, 404))
+@routes.get("/actions/<action>/steps/<step>", responses=answers(200, StepDetail, 404))
 def show_step(path: StepPath, query: StepQuery) -> Response:
     """One step: `plan`, `relabel_nodes` (what became of each node, and why) or `rollup`."""
     ports = wiring.ports()
@@ -544,7 +544,7 @@ def show_step(path: StepPath, query: StepQuery) -> Response:
     )
 
 
-@routes.post("/actions/<action>/control/<verb>", responses=answers(202, ActionDetail, 400, 404, 409))
+@routes.post("/actions/<action>/control/<verb>", responses=answers(202, ActionDetail, 404, 409))
 def control_action(path: ControlPath) -> Response:
     """`stop`, `pause`, `unpause`; `retry` starts a new action on the nodes that failed (its id and Location are answered)."""
     ports = wiring.ports()

@@ -20,7 +20,7 @@ from shared.ports import BusError, ClusterError, Refused, StoreError
 from shared.revisions import NothingStaged, UnknownRevision
 from shared.wiring import SettingsError
 
-NEEDS_BODY = (400, 413, 415)
+NEEDS_BODY = (413, 415)
 
 
 class Said(BaseModel):
@@ -74,7 +74,7 @@ class ApiError(Exception):
 
 def answers(success: int, model: type[BaseModel] | dict[str, Any] | None, *errors: int, body: bool = False) -> dict[Any, Any]:
     """The `responses` of an operation: its success, the errors it names, and those that any operation may answer with."""
-    expected = sorted({*errors, *(NEEDS_BODY if body else ()), 500, 503})
+    expected = sorted({400, *errors, *(NEEDS_BODY if body else ()), 500, 503})
     return {success: model, **dict.fromkeys(expected, Status)}
 
 

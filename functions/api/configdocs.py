@@ -167,7 +167,7 @@ def status() -> Response:
     return send(listed)
 
 
-@routes.get("/configdocs/<collection>", responses=answers(200, media("application/x-yaml"), 400, 404))
+@routes.get("/configdocs/<collection>", responses=answers(200, media("application/x-yaml"), 404))
 def read_collection(path: CollectionPath, query: ReadQuery) -> Response:
     """The documents of a collection, as they were sent: what the buffer holds (else what is committed), or what is committed."""
     revisions = wiring.ports().revisions
@@ -182,7 +182,7 @@ def read_collection(path: CollectionPath, query: ReadQuery) -> Response:
     return Response("---\n".join(texts), mimetype="application/x-yaml")
 
 
-@routes.post("/commitconfigdocs", responses=answers(200, CommittedBody, 400, 409))
+@routes.post("/commitconfigdocs", responses=answers(200, CommittedBody, 409))
 def commit(query: CommitQuery) -> Response:
     """Validate the buffers together with what is committed, and make the next revision of them. All problems come in one answer (400)."""
     ports = wiring.ports()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functions_framework
 from flask import Request, Response
+from werkzeug.exceptions import HTTPException
 
 from shared import telemetry
 
@@ -23,3 +24,11 @@ def api(request: Request) -> Response:
         response = answer(request.environ)
         line.outcome("done" if response.status_code < 400 else "refused" if response.status_code < 500 else "error", response.status)
         return response
+
+
+@functions_framework.errorhandler(HTTPException)
+def refused(error: HTTPException) -> Response:
+    """What functions-framework refuses before it comes to us (robots.txt, a line break in the path): in the same form."""
+    from functions.api.answers import failure, translated
+
+    return failure(translated(error))

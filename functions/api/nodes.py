@@ -119,7 +119,7 @@ class _At:
         return sorted(self.node.applied.get(OWNER, ()))
 
 
-@routes.get("/node-labels/<node>", responses=answers(200, NodeBody, 400, 404))
+@routes.get("/node-labels/<node>", responses=answers(200, NodeBody, 404))
 def show_labels(path: NodePath, query: NodeQuery) -> Response:
     """A node's labels, who holds each, and what the documents declare."""
     at = _At(path.node, query.cluster, wiring.ports())

@@ -81,7 +81,7 @@ def list_revisions() -> Response:
     return send(RevisionList(revisions=every, staged=revisions.buffers()))
 
 
-@routes.get("/revisions/<revision>", responses=answers(200, RevisionDetail, 400, 404))
+@routes.get("/revisions/<revision>", responses=answers(200, RevisionDetail, 404))
 def show_revision(path: RevisionPath) -> Response:
     """One revision: what it holds, its tags, its documents."""
     revisions = wiring.ports().revisions
@@ -90,7 +90,7 @@ def show_revision(path: RevisionPath) -> Response:
     return send(RevisionDetail.model_validate({**about, "texts": texts}))
 
 
-@routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 400, 404))
+@routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 404))
 def set_tag(path: TagPath) -> Response:
     """Set a tag; `site-action-success` adopts a site that was deployed by other means. Setting it again changes nothing."""
     ports = wiring.ports()

@@ -259,7 +259,7 @@ def revision_of(design_ref: str, revisions: Revisions) -> Revision:
     return revisions.get(number)
 
 
-@routes.post("/tasks", responses=answers(201, Task, 400, body=True))
+@routes.post("/tasks", responses=answers(201, Task, body=True))
 def create_task(body: CreateTask) -> Response:
     """Start a task. What is applied is the newest revision, also where design_ref names an older one: an old one never comes back."""
     ports = wiring.ports()
@@ -291,7 +291,7 @@ def _in_short(found: Standing) -> dict[str, Any]:
     return body | {"subtasks": []}
 
 
-@routes.get("/tasks/<task>", responses=answers(200, TASK_OR_LAYERS, 400, 404))
+@routes.get("/tasks/<task>", responses=answers(200, TASK_OR_LAYERS, 404))
 def show_task(path: TaskPath, query: TaskQuery) -> Response:
     """One task with its nodes rolled up, or one node's subtask."""
     ports = wiring.ports()
@@ -317,7 +317,7 @@ def show_task(path: TaskPath, query: TaskQuery) -> Response:
 
 @routes.post(
     "/nodefilter",
-    responses=answers(200, {"content": {"application/json": {"schema": {"type": "array", "items": {"type": "string"}}}}}, 400, body=True),
+    responses=answers(200, {"content": {"application/json": {"schema": {"type": "array", "items": {"type": "string"}}}}}, body=True),
 )
 def filter_nodes(body: FilterNodes) -> Response:
     """The names of the design's nodes that a filter means, sorted."""

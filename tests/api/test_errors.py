@@ -38,6 +38,8 @@ def assert_shipyards(answer: Any, status: int) -> dict[str, Any]:
     [
         ("GET", "/v1.0/nothing", {}, 404),
         ("GET", "/nothing/at/all", {}, 404),
+        ("GET", "/robots.txt", {}, 404),
+        ("GET", "/v1.0/actions/a%0Ab", {}, 404),
         ("DELETE", "/v1.0/actions", {}, 405),
         ("PATCH", "/health", {}, 405),
         ("POST", "/v1.0/actions", {}, 400),
