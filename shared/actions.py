@@ -34,6 +34,14 @@ class UnknownAction(Exception):
     """There is no action of that id (HTTP 404)."""
 
 
+class Command(Record):
+    """One control verb that somebody gave an action."""
+
+    verb: str
+    by: str
+    at: datetime
+
+
 class Actions:
     """The ledger of actions in one store."""
 
@@ -129,6 +137,12 @@ class Actions:
         taken = len(self._store.keys(f"actions/{action}/control/"))
         if not self._store.create(f"actions/{action}/control/{taken + 1:04}-{verb}.json", note):
             raise WrongState(f"action {action} was {verb}d by somebody else at this moment")
+
+    def commands(self, action: str) -> list[Command]:
+        """Who stopped, paused and unpaused it, and when; `stop` last, because nothing follows it."""
+        given = [(key.rpartition("-")[2].removesuffix(".json"), key) for key in self._store.keys(f"actions/{action}/control/")]
+        bodies = [(verb, self._store.get(key)) for verb, key in (*given, ("stop", f"actions/{action}/stop.json"))]
+        return [Command(verb=verb, **json.loads(body)) for verb, body in bodies if body is not None]
 
     def park(self, action: str, part: int, message: bytes) -> None:
         """Keep a part's message while its action is paused."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from shared.actions import deadline
 from shared.domain.actions import ActionRequest
@@ -30,10 +32,21 @@ class Rejected(Exception):
         super().__init__("; ".join(problem.message for problem in problems))
 
 
-def accept(request: RelabelRequest, action: str, ports: Ports, now: datetime, *, reach: bool = False) -> ActionRequest:
+def accept(
+    request: RelabelRequest,
+    action: str,
+    ports: Ports,
+    now: datetime,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    context_marker: str = "",
+    reach: bool = False,
+) -> ActionRequest:
     """Check and record a request under the id `action`; an id that was accepted before is returned as it was recorded.
 
-    With `reach`, a cluster that does not answer is told before anything is recorded (somebody waits for the answer).
+    `parameters` and `context_marker` are kept as they are, for whoever asked to find them again. With `reach`, a cluster that does not
+    answer is told before anything is recorded (somebody waits for the answer).
+
     Raises Rejected, and Refused or Unavailable where the cluster is asked (about names that no document knows, say) and does not answer.
     """
     known = ports.actions.find(action)
@@ -71,5 +84,7 @@ def accept(request: RelabelRequest, action: str, ports: Ports, now: datetime, *,
             node_filter=request.node_filter.model_dump(exclude_none=True) if request.node_filter else None,
             dry_run=request.dry_run,
             retry_of=request.retry_of,
+            parameters=dict(parameters or {}),
+            context_marker=context_marker,
         )
     )

@@ -51,6 +51,9 @@ class ActionRequest(Record):
     dry_run: bool = False
     retry_of: str | None = None
     parameters: dict[str, Any] = {}
+    """As they came in over HTTP; empty for what a message asked."""
+    context_marker: str = ""
+    """The caller's own mark for the request (Shipyard's X-Context-Marker)."""
 
 
 class Plan(Record):

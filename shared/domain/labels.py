@@ -133,6 +133,7 @@ class Policies:
         alias_pairs: Iterable[AliasPair] | None = None,
         pod_policies: Iterable[dict[str, Any]] = (),
         keep_domains: Iterable[str] | None = None,
+        allow_protected: Iterable[str] = (),
     ) -> None:
         self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
         self.clusters = dict(clusters or {})
@@ -145,6 +146,8 @@ class Policies:
         """What `prune: all` spares besides Kubernetes' own domains."""
         self.keys_looked_at = frozenset(key for policy in self.all for key in _keys_looked_at(policy))
         """The labels that decide whether a policy selects a node."""
+        self.allow_protected = frozenset(allow_protected)
+        """Protected keys that LabelRules admits for every document."""
         self._by: dict[tuple[str, str], list[int]] = {}
         self._others: list[int] = []
         for number, policy in enumerate(self.all):
@@ -163,6 +166,7 @@ class Policies:
             "aliasPairs": [asdict(pair) for pair in self.alias_pairs],
             "podPolicies": self.pod_policies,
             "keepDomains": list(self.keep_domains),
+            "allowProtected": sorted(self.allow_protected),
         }
 
     @classmethod
@@ -174,6 +178,7 @@ class Policies:
             alias_pairs=[AliasPair(**pair) for pair in body["aliasPairs"]],
             pod_policies=body["podPolicies"],
             keep_domains=body["keepDomains"],
+            allow_protected=body.get("allowProtected", ()),
         )
 
     def named_nodes(self) -> set[str]:

@@ -226,6 +226,7 @@ class _Shaped:
             alias_pairs=pairs,
             pod_policies=[_spec(document) for document, model in self.read if isinstance(model, PodLabelPolicy)],
             keep_domains=rules[0].spec.keep_domains if rules else None,
+            allow_protected=rules[0].spec.allow_protected if rules else (),
         )
 
     def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:

@@ -1,0 +1,221 @@
+"""What every answer shares: Shipyard's status body, the errors that become one, and who asked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Literal
+
+from flask import Response, request
+from pydantic import BaseModel, ConfigDict, ValidationError
+from werkzeug.exceptions import HTTPException
+
+from shared.domain.reading import DocumentsRefused
+from shared.domain.reading import Problem as DocumentProblem
+from shared.intake import Rejected
+from shared.ports import BusError, ClusterError, Refused, StoreError
+from shared.revisions import NothingStaged, UnknownRevision
+from shared.wiring import SettingsError
+
+NEEDS_BODY = (413, 415)
+
+
+class Said(BaseModel):
+    """One entry of a `messageList`. `reason` is a CamelCase code; the last five say where in the documents."""
+
+    model_config = ConfigDict(extra="forbid")
+    message: str
+    error: bool = True
+    level: Literal["Error", "Warning", "Info"] = "Error"
+    reason: str = ""
+    file: str | None = None
+    line: int | None = None
+    document: str | None = None
+    path: str | None = None
+    type: str | None = None
+
+
+class Details(BaseModel):
+    """`details` of a status body."""
+
+    errorType: str | None = None  # noqa: N815 - Shipyard's name
+    errorCount: int = 0  # noqa: N815
+    messageList: list[Said] = []  # noqa: N815
+
+
+class Status(BaseModel):
+    """Shipyard's and Promenade's status body (rules/airship.md §1.1, §3): how every error looks, and some successes."""
+
+    kind: Literal["status", "Status"] = "status"
+    apiVersion: str = "v1.0"  # noqa: N815
+    metadata: dict[str, Any] = {}
+    status: Literal["Success", "Failure"]
+    message: str
+    reason: str
+    details: Details
+    code: str
+    retry: bool = False
+
+
+class ApiError(Exception):
+    """An answer other than success: title, cause, and every single problem."""
+
+    def __init__(self, status: int, title: str, cause: str, problems: Iterable[Said] = (), *, retry: bool = False) -> None:
+        self.status = status
+        self.title = title
+        self.cause = cause
+        self.problems = list(problems) or [Said(message=cause)]
+        self.retry = retry
+        super().__init__(f"{status} {title}: {cause}")
+
+
+def answers(success: int, model: type[BaseModel] | dict[str, Any] | None, *errors: int, body: bool = False) -> dict[Any, Any]:
+    """The `responses` of an operation: its success, the errors it names, and those that any operation may answer with."""
+    expected = sorted({400, *errors, *(NEEDS_BODY if body else ()), 500, 503})
+    return {success: model, **dict.fromkeys(expected, Status)}
+
+
+def media(kind: str) -> dict[str, Any]:
+    """A success that is not JSON."""
+    return {"content": {kind: {"schema": {"type": "string"}}}}
+
+
+def send(body: BaseModel | list[Any] | dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON, as compact as it gets: lists of actions are polled."""
+    plain = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
+    if isinstance(body, Status):  # what an entry has nothing to say of is left out
+        listed = body.details.model_dump(mode="json", exclude_none=True)
+        plain = {**plain, "details": listed}
+    text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    return Response(text, status, headers, mimetype="application/json")
+
+
+def success(message: str, reason: str, code: int = 200, said: Iterable[Said] = ()) -> Status:
+    """A status body that says yes."""
+    listed = list(said)
+    phrase = f"{code} {HTTPStatus(code).phrase}"
+    return Status(
+        kind="Status",
+        status="Success",
+        message=message,
+        reason=reason,
+        details=Details(errorCount=sum(each.error for each in listed), messageList=listed),
+        code=phrase,
+    )
+
+
+def failure(error: ApiError) -> Response:
+    """The error form of every 4xx and 5xx."""
+    phrase = f"{error.status} {HTTPStatus(error.status).phrase}"
+    details = Details(errorType=type(error).__name__, errorCount=sum(p.error for p in error.problems), messageList=error.problems)
+    body = Status(status="Failure", message=error.title, reason=error.cause, details=details, code=phrase, retry=error.retry)
+    return send(body, error.status)
+
+
+def said_of(problem: DocumentProblem, *, error: bool = True) -> Said:
+    """A problem of the documents, as an entry of a messageList."""
+    return Said(
+        message=problem.message,
+        error=error,
+        level="Error" if error else "Warning",
+        reason=problem.type,
+        file=problem.file,
+        line=problem.line,
+        document=problem.document,
+        path=problem.path,
+        type=problem.type,
+    )
+
+
+def invalid(title: str, error: ValidationError) -> ApiError:
+    """A body, query or path that its model refuses, every problem at once. What was sent is not repeated: it may hold secrets."""
+    said = [Said(message=_worded(each["loc"], each["msg"], each["type"]), reason=each["type"]) for each in error.errors(include_url=False)]
+    return ApiError(400, title, "; ".join(each.message for each in said), said)
+
+
+def _worded(where: tuple[int | str, ...], message: str, kind: str) -> str:
+    message = "unknown; left out, or misspelt?" if kind == "extra_forbidden" else message.removeprefix("Value error, ")
+    return f"{'.'.join(map(str, where))}: {message}" if where else message
+
+
+REJECTIONS = {
+    "NoCommittedRevision": "No committed configdocs",
+    "NoSiteAction": "No site action",
+    "UnknownNode": "Invalid target_nodes parameter",
+    "ClusterUnknown": "Invalid cluster parameter",
+}
+"""Titles of what intake refuses, in Shipyard's words where it has some."""
+
+
+def translated(error: Exception) -> ApiError:
+    """The answer that an exception comes to. What nobody foresaw is a 500 that does not tell what was in it."""
+    match error:
+        case ApiError():
+            return error
+        case Rejected(problems=problems):
+            said = [Said(message=problem.message, reason=problem.reason) for problem in problems]
+            return ApiError(400, REJECTIONS.get(problems[0].reason, "Unable to start action"), str(error), said)
+        case DocumentsRefused(problems=problems):
+            return ApiError(400, "Validation failed", f"{len(problems)} problem(s) in the documents", map(said_of, problems))
+        case UnknownRevision():
+            return ApiError(404, "Revision not found", str(error), [Said(message=str(error), reason="UnknownRevision")])
+        case NothingStaged():
+            cause = "no collection differs from the newest revision: POST /v1.0/configdocs/COLLECTION first"
+            return ApiError(409, "No documents to commit", cause, [Said(message=cause, reason="NothingStaged")])
+        case Refused(reason="ClusterUnknown"):
+            return ApiError(400, REJECTIONS["ClusterUnknown"], str(error), [Said(message=str(error), reason="ClusterUnknown")])
+        case ClusterError():
+            return ApiError(503, "Kubernetes API Error", str(error), [Said(message=str(error), reason=error.reason)], retry=error.retryable)
+        case StoreError() | BusError():
+            said = [Said(message=str(error), reason=type(error).__name__)]
+            return ApiError(503, "Service unavailable", str(error), said, retry=True)
+        case SettingsError():
+            return ApiError(503, "Not configured", str(error), [Said(message=str(error), reason="SettingsError")])
+        case HTTPException():
+            return _of_http(error)
+        case _:
+            cause = "unexpected; the log has it under this request's trace"
+            return ApiError(500, "Internal error", cause, [Said(message=cause, reason=type(error).__name__)], retry=True)
+
+
+def _of_http(error: HTTPException) -> ApiError:
+    status = error.code or 500
+    cause = {
+        404: f"nothing is served at {request.path}; /openapi.json lists what is",
+        405: f"{request.method} is not served at {request.path}: {', '.join(sorted(getattr(error, 'valid_methods', None) or ()))}",
+        413: "the body is larger than this service takes",
+    }.get(status, str(error.description))
+    return ApiError(status, error.name, cause)
+
+
+IAP_AGENT = "@gcp-sa-iap.iam.gserviceaccount.com"
+
+
+def who() -> str:
+    """Who asks, as the platform verified it before the request came here.
+
+    Cloud Run checks the ID token in Authorization (and passes it on without its signature); its e-mail claim is the caller. Behind
+    IAP the caller of Cloud Run is IAP's agent, and IAP's header names the person. A local server sets REMOTE_USER.
+    """
+    token = request.headers.get("X-Serverless-Authorization") or request.headers.get("Authorization", "")
+    caller = _claimed(token)
+    if not caller or caller.endswith(IAP_AGENT):
+        person = request.headers.get("X-Goog-Authenticated-User-Email", "").rpartition(":")[2]
+        caller = person or caller
+    return (caller or request.environ.get("REMOTE_USER") or "unauthenticated")[:254]
+
+
+def _claimed(authorization: str) -> str:
+    """The e-mail (or subject) of a bearer token that the platform has verified; empty where there is none."""
+    scheme, _, token = authorization.partition(" ")
+    parts = token.strip().split(".")
+    if scheme.lower() != "bearer" or len(parts) != 3:
+        return ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError):
+        return ""
+    return str(claims.get("email") or claims.get("sub") or "") if isinstance(claims, dict) else ""

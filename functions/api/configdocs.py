@@ -1,0 +1,206 @@
+"""`/configdocs` and `/commitconfigdocs`: documents are staged by collection, then committed as the next revision."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from flask import Response, request
+from flask_openapi3 import APIBlueprint, Tag
+from pydantic import BaseModel, ConfigDict, Field
+
+from functions.api.answers import ApiError, Status, answers, media, said_of, send, success, who
+from shared import wiring
+from shared.domain.reading import DocumentsRefused, Source
+from shared.revisions import Revisions, Staged, sources_of
+
+routes = APIBlueprint("configdocs", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="configdocs", description="Shipyard's documents")])
+
+YAML_TYPES = (
+    "application/x-yaml",
+    "application/yaml",
+    "text/yaml",
+    "text/x-yaml",
+    "text/plain",
+    "application/json",
+    "application/octet-stream",
+    "application/x-www-form-urlencoded",  # what `curl --data-binary` says of everything
+)
+"""Content types whose body is taken as one file of YAML (or of JSON, which is YAML)."""
+ONE_FILE = {"schema": {"type": "string"}}
+SEVERAL_FILES = {
+    "schema": {
+        "type": "object",
+        "properties": {"files": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+        "required": ["files"],
+    }
+}
+DOCUMENTS = {"required": True, "content": {**dict.fromkeys(YAML_TYPES, ONE_FILE), "multipart/form-data": SEVERAL_FILES}}
+
+
+class CollectionPath(BaseModel):
+    """A collection's name."""
+
+    collection: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+
+
+class StageQuery(BaseModel):
+    """What to do with what the buffer holds already."""
+
+    model_config = ConfigDict(extra="ignore")
+    buffermode: Literal["replace", "append", "rejectoncontents"] = "replace"
+
+
+class ReadQuery(BaseModel):
+    """Which version to read."""
+
+    model_config = ConfigDict(extra="ignore")
+    version: Literal["buffer", "committed"] = "buffer"
+
+
+class CommitQuery(BaseModel):
+    """Whether to commit at all."""
+
+    model_config = ConfigDict(extra="ignore")
+    dryrun: bool = Field(default=False, description="Validate, commit nothing.")
+
+
+class StagedBody(Status):
+    """Shipyard's answer, and what was staged."""
+
+    collection: str
+    files: list[str]
+    digest: str
+
+
+class CommittedBody(Status):
+    """Shipyard's answer, and the revision; null for a dry run."""
+
+    revision: int | None
+
+
+class CollectionStatus(BaseModel):
+    """One collection: committed or not, and what the buffer does to it."""
+
+    collection_name: str
+    base_version: Literal["committed"] = "committed"
+    base_status: Literal["present", "not present"]
+    new_version: Literal["buffer"] = "buffer"
+    new_status: Literal["unmodified", "modified", "created"]
+    files: list[str]
+
+
+@routes.post("/configdocs/<collection>", responses=answers(201, StagedBody, 409, body=True), openapi_extensions={"requestBody": DOCUMENTS})
+def stage(path: CollectionPath, query: StageQuery) -> Response:
+    """Put documents into a collection's buffer: YAML as the body, or several files as multipart/form-data, each with its name.
+
+    Syntax is judged here, everything else when they are committed.
+    """
+    ports = wiring.ports()
+    sources = _sent(path.collection)
+    kept = _buffered(ports.revisions, path.collection) if query.buffermode != "replace" else None
+    if kept and query.buffermode == "rejectoncontents":
+        cause = f"the buffer of {path.collection} holds {', '.join(name for name, _ in kept.files)}: commit it, or use buffermode=replace"
+        raise ApiError(409, "Buffer is not empty", cause)
+    sources = [*(sources_of([kept]) if kept else []), *sources]
+    _must_be_yaml(sources)
+    staged = ports.revisions.stage(path.collection, sources, who(), ports.clock())
+    said = success(f"{len(staged.files)} file(s) staged in collection {path.collection}", "Staged; commitconfigdocs makes them count", 201)
+    body = StagedBody(**dict(said), collection=path.collection, files=[name for name, _ in staged.files], digest=staged.digest)
+    return send(body, 201, {"Location": f"{request.script_root}/v1.0/configdocs/{path.collection}"})
+
+
+def _sent(collection: str) -> list[Source]:
+    """The files of the body. Raises ApiError 400 and 415."""
+    if request.mimetype == "multipart/form-data":
+        found = [Source(part.filename or f"{collection}.yaml", part.stream.read()) for part in request.files.getlist("files")]
+    elif not request.mimetype or request.mimetype in YAML_TYPES:
+        found = [Source(f"{collection}.yaml", request.get_data())]
+    else:
+        cause = f"the body is {request.mimetype}: send YAML as application/x-yaml, or files as multipart/form-data"
+        raise ApiError(415, "Unsupported Media Type", cause)
+    if not any(source.data.strip() for source in found):
+        raise ApiError(400, "Validation failed", "there are no documents in the body (of a multipart body, the field is `files`)")
+    return found
+
+
+def _must_be_yaml(sources: list[Source]) -> None:
+    from shared.domain.reading import read
+
+    documents, problems = read(sources)
+    if problems:
+        raise DocumentsRefused(problems)
+    if not documents:
+        raise ApiError(400, "Validation failed", "there are no documents in the body")
+
+
+def _buffered(revisions: Revisions, collection: str) -> Staged | None:
+    key = revisions.buffers().get(collection)
+    return revisions.staged(key) if key else None
+
+
+@routes.get(
+    "/configdocs",
+    responses=answers(
+        200,
+        {"content": {"application/json": {"schema": {"type": "array", "items": CollectionStatus.model_json_schema(mode="serialization")}}}},
+    ),
+)
+def status() -> Response:
+    """Every collection: what is committed, and what the buffer would change."""
+    revisions = wiring.ports().revisions
+    newest = revisions.newest()
+    committed = revisions.get(newest).about.collections if newest else {}
+    buffers = revisions.buffers()
+    listed = []
+    for name in sorted({*committed, *buffers}):
+        staged = revisions.staged(buffers[name]) if name in buffers else None
+        files = [file for file, _ in staged.files] if staged else committed[name].files
+        new = "unmodified" if not staged or (name in committed and staged.digest == committed[name].digest) else "modified"
+        listed.append(
+            CollectionStatus(
+                collection_name=name,
+                base_status="present" if name in committed else "not present",
+                new_status="created" if name not in committed else new,  # type: ignore[arg-type]
+                files=files,
+            ).model_dump()
+        )
+    return send(listed)
+
+
+@routes.get("/configdocs/<collection>", responses=answers(200, media("application/x-yaml"), 404))
+def read_collection(path: CollectionPath, query: ReadQuery) -> Response:
+    """The documents of a collection, as they were sent: what the buffer holds (else what is committed), or what is committed."""
+    revisions = wiring.ports().revisions
+    newest = revisions.newest()
+    committed = revisions.get(newest).about.collections.get(path.collection) if newest else None
+    staged = _buffered(revisions, path.collection) if query.version == "buffer" else None
+    if staged is None and committed:
+        staged = revisions.staged(committed.staged)
+    if staged is None:
+        raise ApiError(404, "Configdocs not found", f"collection {path.collection} holds nothing ({query.version})")
+    texts = [text if text.endswith("\n") else f"{text}\n" for _, text in staged.files]
+    return Response("---\n".join(texts), mimetype="application/x-yaml")
+
+
+@routes.post("/commitconfigdocs", responses=answers(200, CommittedBody, 409))
+def commit(query: CommitQuery) -> Response:
+    """Validate the buffers together with what is committed, and make the next revision of them. All problems come in one answer (400)."""
+    ports = wiring.ports()
+    if query.dryrun:
+        number, warnings = None, _validated(ports.revisions)
+    else:
+        revision, warnings = ports.revisions.commit(who(), ports.clock())
+        number = revision.number
+    message = f"revision {number} committed" if number else "valid; nothing committed (dryrun)"
+    said = success(message, "Validation", 200, [said_of(warning, error=False) for warning in warnings])
+    return send(CommittedBody(**dict(said), revision=number))
+
+
+def _validated(revisions: Revisions) -> list[Any]:
+    """What a commit would say now: its warnings. Raises DocumentsRefused."""
+    from shared.domain.site import load
+
+    newest = revisions.newest()
+    keys = {name: kept.staged for name, kept in revisions.get(newest).about.collections.items()} if newest else {}
+    keys |= revisions.buffers()
+    return list(load(sources_of(revisions.staged(key) for _, key in sorted(keys.items()))).warnings)

@@ -1,0 +1,58 @@
+"""`/health`, `/metrics`, `/openapi.json`: is it alive, how does it fare, what does it answer."""
+
+from __future__ import annotations
+
+from flask import Response, current_app
+from flask_openapi3 import APIBlueprint, Tag
+from pydantic import BaseModel
+
+from functions.api.answers import answers, media, send
+from functions.api.fleet import Fleet, look
+from shared import telemetry, wiring
+
+routes = APIBlueprint("health", __name__, abp_tags=[Tag(name="service", description="The service itself")])
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+"""Prometheus' text format."""
+
+
+class Health(BaseModel):
+    """Alive, and the store answers."""
+
+    status: str
+    revision: int
+    """The newest committed revision; 0 before the first."""
+
+
+def health() -> Response:
+    """Alive, and the store can be read (503 where it can't)."""
+    return send(Health(status="ok", revision=wiring.ports().revisions.newest()))
+
+
+routes.get("/health", responses=answers(200, Health), operation_id="health")(health)
+routes.get("/v1.0/health", responses=answers(200, Health), operation_id="airship_health")(health)
+
+
+@routes.get("/metrics", responses=answers(200, media("text/plain")), operation_id="metrics")
+def metrics() -> Response:
+    """Prometheus text: this instance's counters, and what the store says of actions and nodes."""
+    return Response(telemetry.metrics() + "\n".join(_gauges(look(wiring.ports()))) + "\n", content_type=TEXT)
+
+
+def _gauges(fleet: Fleet) -> list[str]:
+    clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.not_true)})
+    lines = ["# HELP hullmark_actions Ended actions among the newest, by name and result.", "# TYPE hullmark_actions gauge"]
+    lines += [f'hullmark_actions{{name="{name}",result="{result}"}} {count}' for (name, result), count in fleet.results.items()]
+    lines += ["# HELP hullmark_actions_open Actions that have not ended.", "# TYPE hullmark_actions_open gauge"]
+    lines += [f"hullmark_actions_open {len(fleet.running)}"]
+    lines += ["# HELP hullmark_nodes_not_true Nodes whose newest outcome is not a good one.", "# TYPE hullmark_nodes_not_true gauge"]
+    lines += [f'hullmark_nodes_not_true{{cluster="{c}"}} {sum(bad.cluster == c for bad in fleet.not_true)}' for c in clusters]
+    lines += ["# HELP hullmark_revision The newest committed revision.", "# TYPE hullmark_revision gauge"]
+    return [*lines, f"hullmark_revision {fleet.revision.number if fleet.revision else 0}"]
+
+
+@routes.get(
+    "/openapi.json", responses=answers(200, {"content": {"application/json": {"schema": {"type": "object"}}}}), operation_id="openapi"
+)
+def openapi() -> Response:
+    """This document."""
+    return send(current_app.api_doc)  # type: ignore[attr-defined]

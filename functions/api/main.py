@@ -1,0 +1,34 @@
+"""The front door: Airship's HTTP API and the status page, every call of DESIGN §7.
+
+in   HTTP               under /v1.0 and /api/v1.0; the page at /
+out  relabel-requests   RelabelRequest, one for each action accepted here
+     node-applies       parts that were parked, when their action goes on or is stopped
+     results            an empty result, which lets a stopped action end
+"""
+
+from __future__ import annotations
+
+import functions_framework
+from flask import Request, Response
+from werkzeug.exceptions import HTTPException
+
+from shared import telemetry
+
+
+@functions_framework.http
+def api(request: Request) -> Response:
+    """Entry point: one line and one span for each request, then the routes of functions/api/app.py."""
+    with telemetry.serving("api", f"{request.method} {request.path}", dict(request.headers)) as line:
+        from functions.api.app import answer
+
+        response = answer(request.environ)
+        line.outcome("done" if response.status_code < 400 else "refused" if response.status_code < 500 else "error", response.status)
+        return response
+
+
+@functions_framework.errorhandler(HTTPException)
+def refused(error: HTTPException) -> Response:
+    """What functions-framework refuses before it comes to us (robots.txt, a line break in the path): in the same form."""
+    from functions.api.answers import failure, translated
+
+    return failure(translated(error))

@@ -1,0 +1,190 @@
+"""`/node-labels/{node}`: Promenade's call (rules/airship.md §3). It writes at once, under our field manager, and says what changed."""
+
+from __future__ import annotations
+
+from flask import Response
+from flask_openapi3 import APIBlueprint, Tag
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from functions.api.answers import ApiError, Said, Status, answers, send, success
+from shared import wiring
+from shared.domain.labels import Declared, declare, diff
+from shared.domain.node_labels import asked_for, back_again, refusals
+from shared.domain.outcomes import Changes
+from shared.ports import OWNER, Cluster, Conflict, Node, NodeGone, Refused, Stale
+from shared.revisions import Revision
+from shared.wiring import Ports
+
+routes = APIBlueprint("nodes", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="node-labels", description="Promenade's node labels")])
+
+REFUSED_AS = {"Invalid": 400, "BadRequest": 400, "Conflict": 409}
+"""Answers of the API server that are about the request; any other refusal is a 503 with its cause."""
+
+
+class NodePath(BaseModel):
+    """A node's name."""
+
+    node: str = Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+
+
+class NodeQuery(BaseModel):
+    """Which cluster."""
+
+    model_config = ConfigDict(extra="ignore")
+    cluster: str | None = Field(default=None, max_length=253, description="Where there are several; else the default one.")
+
+
+class PutQuery(NodeQuery):
+    """Which cluster, and what to do where others hold a key with another value."""
+
+    force: bool = Field(default=True, description="Take keys over; false answers 409 with their holders.")
+
+
+class Pair(BaseModel):
+    """One label."""
+
+    model_config = ConfigDict(extra="forbid")
+    key: str
+    value: str
+
+
+class Labels(RootModel[dict[str, str] | list[Pair]]):
+    """The whole set that Hullmark is to own on the node: an object, or a list of key and value."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"rack": "r7"}]})
+
+
+class AsDeclared(BaseModel):
+    """What the newest documents declare for the node, and what the next relabel would do to it."""
+
+    revision: int | None
+    differ: bool
+    labels: dict[str, str]
+    next_relabel: Changes
+
+
+class NodeLabelsBody(Status):
+    """Promenade's status body, and what changed."""
+
+    node: str
+    cluster: str
+    changes: Changes
+    labels: dict[str, str]
+    documents: AsDeclared
+
+
+class NodeBody(BaseModel):
+    """A node's labels, and who holds them."""
+
+    node: str
+    cluster: str
+    labels: dict[str, str]
+    owned: list[str]
+    owners: dict[str, list[str]]
+    documents: AsDeclared
+
+
+class _At:
+    """Where a request is about: the newest revision, the cluster, the node as it is. Raises ApiError 404."""
+
+    def __init__(self, name: str, cluster: str | None, ports: Ports) -> None:
+        number = ports.revisions.newest()
+        self.revision: Revision | None = ports.revisions.get(number) if number else None
+        self.cluster_name = cluster or ports.default_cluster(self.revision)
+        self.cluster: Cluster = ports.cluster(self.cluster_name, self.revision)
+        self.name = name
+        self.node = self.read()
+
+    def read(self) -> Node:
+        """The node now."""
+        node = self.cluster.node(self.name)
+        if node is None:
+            cause = f"cluster {self.cluster_name} has no node {self.name}"
+            raise ApiError(404, "Node not found", cause, [Said(message=cause, reason="NodeNotFound")])
+        return node
+
+    def declared(self, carried: dict[str, str]) -> AsDeclared:
+        """The documents' word on the node, and what the next relabel does to one that carries these labels of ours."""
+        if self.revision is None:
+            return AsDeclared(revision=None, differ=False, labels={}, next_relabel=Changes())
+        found = declare(self.name, self.revision.node(self.name), self.node, self.revision.policies, self.cluster_name)
+        labels = dict(found.labels) if isinstance(found, Declared) else {}
+        following = back_again(carried, labels)
+        differ = bool(following.set or following.remove)
+        return AsDeclared(revision=self.revision.number, differ=differ, labels=labels, next_relabel=following)
+
+    @property
+    def owned(self) -> list[str]:
+        """Keys that we hold by Apply."""
+        return sorted(self.node.applied.get(OWNER, ()))
+
+
+@routes.get("/node-labels/<node>", responses=answers(200, NodeBody, 404))
+def show_labels(path: NodePath, query: NodeQuery) -> Response:
+    """A node's labels, who holds each, and what the documents declare."""
+    at = _At(path.node, query.cluster, wiring.ports())
+    owners = {key: list(managers) for key, managers in sorted(at.node.owners.items())}
+    carried = {key: at.node.labels[key] for key in at.owned if key in at.node.labels}
+    body = NodeBody(
+        node=path.node,
+        cluster=at.cluster_name,
+        labels=dict(at.node.labels),
+        owned=at.owned,
+        owners=owners,
+        documents=at.declared(carried),
+    )
+    return send(body)
+
+
+@routes.put("/node-labels/<node>", responses=answers(200, NodeLabelsBody, 404, 409, body=True))
+def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
+    """Make this the whole set of labels that Hullmark owns on the node, at once, until the next relabel brings the documents' back.
+
+    What others own and this does not name stays. A node that carries exactly this is left alone.
+    """
+    ports = wiring.ports()
+    labels, problems = asked_for(body.model_dump())
+    at = _At(path.node, query.cluster, ports)
+    problems += refusals(labels, at.revision.policies.allow_protected if at.revision else ())
+    if problems:
+        raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=each, reason="InvalidLabel") for each in problems])
+    difference = diff(Declared(labels, {}), at.node)
+    after = _apply(at, labels, force=query.force) if difference.write else at.node
+    declared = at.declared(labels)
+    said = success(_told(declared), "Update node labels", 200, _warned(declared))
+    changes = Changes(set=dict(difference.set), remove=list(difference.remove))
+    answer = NodeLabelsBody(
+        **dict(said), node=path.node, cluster=at.cluster_name, changes=changes, labels=dict(after.labels), documents=declared
+    )
+    return send(answer)
+
+
+def _apply(at: _At, labels: dict[str, str], *, force: bool) -> Node:
+    try:
+        return at.cluster.apply_labels(at.name, at.node.uid, labels, force=force)
+    except NodeGone as gone:
+        at.read()  # 404 where it is gone; else another one of that name came while we wrote
+        raise ApiError(409, "Conflict", f"node {at.name} was replaced while it was written: ask again", retry=True) from gone
+    except Conflict as conflict:
+        said = [
+            Said(message=f"{key} is held by {who} with another value", reason="Conflict") for key, who in sorted(conflict.managers.items())
+        ]
+        raise ApiError(409, "Conflict", str(conflict), said) from conflict
+    except Stale as stale:
+        raise ApiError(409, "Conflict", str(stale), retry=True) from stale
+    except Refused as refused:
+        status = REFUSED_AS.get(refused.reason, 503)
+        title = {400: "Invalid labels", 409: "Conflict"}.get(status, "Kubernetes API Error")
+        raise ApiError(status, title, str(refused), [Said(message=str(refused), reason=refused.reason)]) from refused
+
+
+def _told(declared: AsDeclared) -> str:
+    if not declared.differ:
+        return ""
+    following = declared.next_relabel
+    words = [f"{key}={value}" for key, value in following.set.items()] + [f"{key}-" for key in following.remove]
+    return f"differs from revision {declared.revision}: the next relabel brings back {' '.join(words)}"
+
+
+def _warned(declared: AsDeclared) -> list[Said]:
+    return [Said(message=_told(declared), error=False, level="Warning", reason="DiffersFromDocuments")] if declared.differ else []

@@ -1,0 +1,98 @@
+"""`/revisions`: what was committed, in the paths of Airship's Deckhand. The `hullmark documents` commands read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+from flask_openapi3 import APIBlueprint, Tag
+from pydantic import BaseModel, Field
+
+from functions.api.answers import answers, send, who
+from shared import wiring
+from shared.revisions import Revision, Revisions
+
+routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
+
+
+class RevisionPath(BaseModel):
+    """A revision's number."""
+
+    revision: int = Field(ge=1, le=999_999)
+
+
+class TagPath(RevisionPath):
+    """A tag of a revision."""
+
+    tag: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+
+
+class CollectionBody(BaseModel):
+    """A collection inside a revision. `staged` is the key of its contents in the store."""
+
+    files: list[str]
+    digest: str
+    staged: str
+
+
+class RevisionBody(BaseModel):
+    """One committed revision."""
+
+    number: int
+    by: str
+    at: str
+    digest: str
+    documents: int
+    nodes: int
+    collections: dict[str, CollectionBody]
+    tags: list[str]
+
+
+class FileBody(BaseModel):
+    """One file, as it was sent."""
+
+    file: str
+    text: str
+
+
+class RevisionDetail(RevisionBody):
+    """One revision with its documents."""
+
+    texts: list[FileBody]
+
+
+class RevisionList(BaseModel):
+    """Every revision, and the collections that hold something newer."""
+
+    revisions: list[RevisionBody]
+    staged: dict[str, str]
+
+
+def _about(revision: Revision, revisions: Revisions) -> dict[str, Any]:
+    about = revision.about.model_dump(mode="json", include={"number", "by", "at", "digest", "documents", "nodes", "collections"})
+    return about | {"tags": revisions.tags(revision.number)}
+
+
+@routes.get("/revisions", responses=answers(200, RevisionList))
+def list_revisions() -> Response:
+    """Every revision with its tags, and what is staged on top of the newest."""
+    revisions = wiring.ports().revisions
+    every = [RevisionBody.model_validate(_about(revisions.get(number), revisions)) for number in revisions.numbers()]
+    return send(RevisionList(revisions=every, staged=revisions.buffers()))
+
+
+@routes.get("/revisions/<revision>", responses=answers(200, RevisionDetail, 404))
+def show_revision(path: RevisionPath) -> Response:
+    """One revision: what it holds, its tags, its documents."""
+    revisions = wiring.ports().revisions
+    about = _about(revisions.get(path.revision), revisions)
+    texts = [FileBody(file=source.file, text=source.data.decode()) for source in revisions.sources(path.revision)]
+    return send(RevisionDetail.model_validate({**about, "texts": texts}))
+
+
+@routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 404))
+def set_tag(path: TagPath) -> Response:
+    """Set a tag; `site-action-success` adopts a site that was deployed by other means. Setting it again changes nothing."""
+    ports = wiring.ports()
+    ports.revisions.tag(path.revision, path.tag, who(), ports.clock())
+    return send(RevisionBody.model_validate(_about(ports.revisions.get(path.revision), ports.revisions)), 201)

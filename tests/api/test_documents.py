@@ -1,0 +1,98 @@
+"""Documents over HTTP: staged, looked at, committed, refused with every problem."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.conftest import FrontDoor, as_files, policies, reasons
+
+GOOD = policies({"n1": {"rack": "r7"}})
+BAD = policies({"n1": {"rack ": "r7"}, "n2": {"zone": "-"}})
+
+
+def statuses(door: FrontDoor) -> dict[str, tuple[str, str]]:
+    return {each["collection_name"]: (each["base_status"], each["new_status"]) for each in door.get("/v1.0/configdocs").json}
+
+
+def test_a_collection_is_created_committed_and_modified(door: FrontDoor) -> None:
+    staged = door.stage(GOOD)
+    assert (staged.status_code, staged.headers["Location"]) == (201, "/v1.0/configdocs/site")
+    assert statuses(door) == {"site": ("not present", "created")}
+
+    committed = door.post("/v1.0/commitconfigdocs")
+    assert (committed.status_code, committed.json["revision"], committed.json["status"]) == (200, 1, "Success")
+    assert statuses(door) == {"site": ("present", "unmodified")}
+
+    door.stage(policies({"n1": {"rack": "r9"}}))
+    assert statuses(door) == {"site": ("present", "modified")}
+    assert "r9" in door.get("/v1.0/configdocs/site").text
+    assert "r7" in door.get("/v1.0/configdocs/site?version=committed").text
+
+
+def test_a_commit_is_refused_with_every_problem_in_one_answer_and_nothing_is_committed(door: FrontDoor) -> None:
+    door.stage(BAD)
+    answer = door.post("/v1.0/commitconfigdocs")
+    assert (answer.status_code, answer.json["message"]) == (400, "Validation failed")
+    said = answer.json["details"]["messageList"]
+    assert answer.json["details"]["errorCount"] == len(said) == 2
+    assert [(each["document"], each["file"]) for each in said] == [
+        ("NodeLabelPolicy/n1", "site.yaml"),
+        ("NodeLabelPolicy/n2", "site.yaml"),
+    ]
+    assert all(each["line"] > 0 for each in said)
+    assert door.get("/v1.0/revisions").json["revisions"] == []
+
+
+def test_a_dry_run_of_a_commit_judges_and_commits_nothing(door: FrontDoor) -> None:
+    door.stage(GOOD)
+    assert door.post("/v1.0/commitconfigdocs?dryrun=true").json["revision"] is None
+    assert statuses(door) == {"site": ("not present", "created")}
+    door.stage(BAD)
+    assert door.post("/v1.0/commitconfigdocs?dryrun=true").status_code == 400
+
+
+def test_there_is_a_conflict_when_nothing_is_staged(door: FrontDoor) -> None:
+    assert reasons(door.post("/v1.0/commitconfigdocs")) == ["NothingStaged"]
+    assert door.post("/v1.0/commitconfigdocs").status_code == 409
+
+
+def test_several_files_keep_their_names(door: FrontDoor) -> None:
+    answer = door.stage("", data=as_files(one=GOOD, two=policies({"n2": {"rack": "r8"}})), content_type="multipart/form-data")
+    assert (answer.status_code, answer.json["files"]) == (201, ["one.yaml", "two.yaml"])
+
+
+def test_the_buffer_can_be_added_to_or_protected(door: FrontDoor) -> None:
+    door.stage(GOOD)
+    refused = door.ask("POST", "/v1.0/configdocs/site?buffermode=rejectoncontents", data=GOOD, content_type="text/yaml")
+    assert (refused.status_code, refused.json["message"]) == (409, "Buffer is not empty")
+    added = door.ask("POST", "/v1.0/configdocs/site?buffermode=append", data=policies({"n2": {"a": "b"}}), content_type="text/yaml")
+    assert added.status_code == 201
+    assert door.post("/v1.0/commitconfigdocs").status_code == 200
+    assert door.get("/v1.0/revisions/1").json["nodes"] == 2
+
+
+@pytest.mark.parametrize("body", [b"", b"  \n", b"# nothing\n", b"a: [", b"\xff\xfe\xfa", b"- a list", b"\x00"])
+def test_what_is_no_document_is_refused_at_once(door: FrontDoor, body: bytes) -> None:
+    answer = door.ask("POST", "/v1.0/configdocs/site", data=body, content_type="application/x-yaml")
+    assert (answer.status_code, answer.json["message"]) == (400, "Validation failed")
+
+
+@pytest.mark.parametrize("name", ["..", "%2e%2e", ".hidden", "a%2Fb", "x" * 101])
+def test_a_collection_cannot_leave_its_place(door: FrontDoor, name: str) -> None:
+    assert door.ask("POST", f"/v1.0/configdocs/{name}", data=GOOD, content_type="text/yaml").status_code in (400, 404)
+    assert door.get("/v1.0/configdocs").json == []
+
+
+def test_who_staged_and_committed_and_tagged_is_kept(door: FrontDoor) -> None:
+    as_ada = {"environ_overrides": {"REMOTE_USER": "ada"}}
+    door.stage(GOOD, **as_ada)
+    door.post("/v1.0/commitconfigdocs", **as_ada)
+    assert door.post("/v1.0/revisions/1/tags/site-action-success", **as_ada).status_code == 201
+    revision = door.get("/v1.0/revisions/1").json
+    assert (revision["by"], revision["tags"]) == ("ada", ["committed", "site-action-success"])
+    assert [each["file"] for each in revision["texts"]] == ["site.yaml"]
+
+
+@pytest.mark.parametrize(("number", "status"), [("2", 404), ("0", 400), ("x", 400)])
+def test_an_unknown_revision_is_not_found(door: FrontDoor, number: str, status: int) -> None:
+    assert door.get(f"/v1.0/revisions/{number}").status_code == status

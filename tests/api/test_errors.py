@@ -1,0 +1,176 @@
+"""Every 4xx and 5xx in one form; who asked; what must not come out."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from functions.api.app import MAX_BODY
+from shared import telemetry
+from shared.ports import StoreError
+from tests.api.conftest import FrontDoor
+
+SHIPYARDS = {"kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code", "retry"}
+
+
+def assert_shipyards(answer: Any, status: int) -> dict[str, Any]:
+    """The answer is an error in Shipyard's form."""
+    assert answer.status_code == status, answer.text
+    assert answer.mimetype == "application/json"
+    body: dict[str, Any] = answer.json
+    assert set(body) == SHIPYARDS
+    assert (body["kind"], body["status"]) == ("status", "Failure")
+    assert body["code"].startswith(f"{status} ")
+    listed = body["details"]["messageList"]
+    assert body["details"]["errorCount"] == len(listed) > 0
+    assert all(said["error"] and said["message"] for said in listed)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "given", "status"),
+    [
+        ("GET", "/v1.0/nothing", {}, 404),
+        ("GET", "/nothing/at/all", {}, 404),
+        ("GET", "/robots.txt", {}, 404),
+        ("GET", "/v1.0/actions/a%0Ab", {}, 404),
+        ("DELETE", "/v1.0/actions", {}, 405),
+        ("PATCH", "/health", {}, 405),
+        ("POST", "/v1.0/actions", {}, 400),
+        ("POST", "/v1.0/actions", {"json": []}, 400),
+        ("POST", "/v1.0/actions", {"json": "update_labels"}, 400),
+        ("POST", "/v1.0/actions", {"json": {"name": 7}}, 400),
+        ("POST", "/v1.0/actions", {"json": {"name": "update_labels", "parameters": []}}, 400),
+        ("POST", "/v1.0/actions", {"data": '{"name": ', "content_type": "application/json"}, 400),
+        ("POST", "/v1.0/actions", {"data": "[" * 100_000, "content_type": "application/json"}, 400),
+        ("POST", "/v1.0/actions", {"data": "name=update_labels", "content_type": "application/x-www-form-urlencoded"}, 415),
+        ("PUT", "/v1.0/node-labels/n1", {"data": "a: b", "content_type": "application/x-yaml"}, 415),
+        ("PUT", "/v1.0/node-labels/N_1", {"json": {}}, 400),
+        ("POST", "/v1.0/configdocs/site", {"data": b"x", "content_type": "image/png"}, 415),
+        ("POST", "/v1.0/configdocs/site?buffermode=sometimes", {"data": b"a: b", "content_type": "text/yaml"}, 400),
+        ("GET", "/v1.0/actions?limit=0", {}, 400),
+        ("POST", "/v1.0/actions/01ARZ3NDEKTSV4RRFFQ69G5FAV/control/dance", {}, 404),
+        ("POST", "/v1.0/actions/01ARZ3NDEKTSV4RRFFQ69G5FAV/control/stop", {}, 404),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "/api"])
+def test_every_error_has_shipyards_form(fleet: FrontDoor, prefix: str, method: str, path: str, given: dict[str, Any], status: int) -> None:
+    assert_shipyards(fleet.ask(method, prefix + path, **given), status)
+
+
+@pytest.mark.parametrize("path", ["/v1.0/actions", "/v1.0/configdocs/site"])
+def test_a_body_over_the_limit_is_refused_unread(fleet: FrontDoor, path: str) -> None:
+    for given in ({"data": b"a" * (MAX_BODY + 1)}, {"input_stream": io.BytesIO(b"a" * (MAX_BODY + 1)), "content_length": MAX_BODY + 1}):
+        assert_shipyards(fleet.ask("POST", path, content_type="application/json", **given), 413)
+
+
+def test_the_original_form_of_json_with_a_charset_is_json(fleet: FrontDoor) -> None:
+    body = json.dumps({"name": "update_labels", "parameters": {"target_nodes": ["n1"]}})
+    for kind in ("application/json; charset=utf-8", ""):
+        assert fleet.ask("POST", "/v1.0/actions", data=body, content_type=kind).status_code == 201
+
+
+def test_an_unforeseen_error_is_a_500_that_tells_nothing_of_its_inside(fleet: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> int:
+        raise RuntimeError("password=hunter2")
+
+    monkeypatch.setattr(fleet.ports.revisions, "newest", broken)
+    body = assert_shipyards(fleet.get("/health"), 500)
+    assert body["retry"] is True
+    assert "hunter2" not in json.dumps(body)
+
+
+def test_a_store_that_does_not_answer_is_a_503_with_its_cause(fleet: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> int:
+        raise StoreError("store gs://fleet: get revisions: 403")
+
+    monkeypatch.setattr(fleet.ports.revisions, "newest", broken)
+    body = assert_shipyards(fleet.get("/v1.0/health"), 503)
+    assert (body["retry"], body["reason"]) == (True, "store gs://fleet: get revisions: 403")
+
+
+def token(**claims: Any) -> str:
+    """An ID token as Cloud Run passes it on: checked by the platform, its signature taken out."""
+    parts = [base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in ({"alg": "RS256"}, claims)]
+    return f"Bearer {'.'.join(parts)}.SIGNATURE_REMOVED_BY_GOOGLE"
+
+
+AGENT = "service-1@gcp-sa-iap.iam.gserviceaccount.com"
+
+
+@pytest.mark.parametrize(
+    ("headers", "environ", "person"),
+    [
+        ({"Authorization": token(email="ada@example.com")}, {}, "ada@example.com"),
+        ({"Authorization": token(sub="1234")}, {}, "1234"),
+        (
+            {"Authorization": token(email=AGENT), "X-Goog-Authenticated-User-Email": "accounts.google.com:ada@example.com"},
+            {},
+            "ada@example.com",
+        ),
+        ({"Authorization": token(email="bob@example.com"), "X-Goog-Authenticated-User-Email": "x:ada@example.com"}, {}, "bob@example.com"),
+        ({"X-Goog-Authenticated-User-Email": "accounts.google.com:ada@example.com"}, {}, "ada@example.com"),
+        ({"Authorization": "Bearer opaque"}, {}, "unauthenticated"),
+        ({"Authorization": "Bearer a.b.c"}, {}, "unauthenticated"),
+        ({"Authorization": "Basic YWRhOmh1bnRlcjI="}, {}, "unauthenticated"),
+        ({"Remote-User": "mallory"}, {"REMOTE_USER": "ada"}, "ada"),
+    ],
+)
+def test_who_asked_is_the_identity_that_the_platform_verified(
+    fleet: FrontDoor, headers: dict[str, str], environ: dict[str, str], person: str
+) -> None:
+    answer = fleet.create_as(headers, environ)
+    assert answer.json["user"] == person
+    assert fleet.get(answer.headers["Location"]).json["command_audit"][0]["user"] == person
+
+
+def test_no_token_comes_out_in_answers_or_logs(fleet: FrontDoor) -> None:
+    lines = io.StringIO()
+    telemetry.write_to(lines)
+    secret = token(email="ada@example.com")
+    answers = [fleet.create_as({"Authorization": secret}), fleet.get("/v1.0/nothing?token=hunter2", headers={"Authorization": secret})]
+    answers.append(fleet.post("/v1.0/actions", {"name": {"password": "hunter2"}}, headers={"Authorization": secret}))
+    said = lines.getvalue() + "".join(answer.text for answer in answers)
+    assert "hunter2" not in said
+    assert secret.split(".")[1] not in said
+    assert [json.loads(line)["step"] for line in lines.getvalue().splitlines()] == ["api"] * 3
+
+
+def test_a_context_marker_is_kept_with_its_action(fleet: FrontDoor) -> None:
+    marker = "7e1b7a5c-8a44-4f3b-9f7b-3a2f2f0e9a11"
+    answer = fleet.create_as({"X-Context-Marker": marker})
+    assert fleet.get(answer.headers["Location"]).json["context_marker"] == marker
+
+
+def test_under_airships_prefix_everything_is_the_same_and_stays_there(fleet: FrontDoor) -> None:
+    answer = fleet.post("/api/v1.0/actions", {"name": "relabel_nodes", "parameters": {"target_nodes": "n1"}})
+    assert answer.headers["Location"].startswith("/api/v1.0/actions/")
+    assert fleet.get(answer.headers["Location"]).json["id"] == answer.json["id"]
+
+
+def test_metrics_tell_of_actions_by_result_and_of_nodes_that_are_not_true(fleet: FrontDoor) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "gone": {"rack": "r9"}})
+    fleet.relabels("n1", "gone")
+    text = fleet.get("/metrics").text
+    for line in (
+        'hullmark_actions{name="update_labels",result="partial_success"} 1',
+        'hullmark_nodes_not_true{cluster="default"} 1',
+        "hullmark_actions_open 0",
+        "hullmark_revision 2",
+        'hullmark_handled_total{step="node_apply"',
+    ):
+        assert line in text
+    assert fleet.get("/metrics").content_type == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_the_function_imports_its_routes_only_when_the_first_request_comes() -> None:
+    late = ("flask_openapi3", "functions.api.app", "obstore", "shared.revisions", "yaml")
+    program = f"import sys, functions.api.main; print([name for name in {late!r} if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": "."}, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
