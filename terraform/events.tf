@@ -1,0 +1,48 @@
+# What sends messages besides functions and people: the clock, and the audit logs of GKE.
+
+resource "google_cloud_scheduler_job" "schedules" {
+  for_each = local.schedules
+
+  project   = var.project
+  region    = var.region
+  name      = "${var.name_prefix}${each.key}"
+  schedule  = each.value.cron
+  time_zone = "Etc/UTC"
+
+  pubsub_target {
+    topic_name = google_pubsub_topic.topics[each.value.topic].id
+    data       = base64encode(jsonencode(each.value.body))
+  }
+
+  depends_on = [google_project_service.apis]
+}
+
+locals {
+  node_events_from = var.gke_node_events ? toset(var.gke_projects) : toset([])
+}
+
+resource "google_logging_project_sink" "node_events" {
+  for_each = local.node_events_from
+
+  project                = each.key
+  name                   = "${var.name_prefix}node-events"
+  destination            = "pubsub.googleapis.com/${google_pubsub_topic.topics["node-events"].id}"
+  unique_writer_identity = true
+
+  # Exact names: `nodes.status.patch`, a kubelet's heartbeat, is another. Our own patches come back as events too: leave them out.
+  filter = join(" AND ", [
+    "log_id(\"cloudaudit.googleapis.com/activity\")",
+    "resource.type=\"k8s_cluster\"",
+    "protoPayload.methodName=(\"io.k8s.core.v1.nodes.create\" OR \"io.k8s.core.v1.nodes.patch\" OR \"io.k8s.core.v1.nodes.update\")",
+    "NOT protoPayload.authenticationInfo.principalEmail=(${join(" OR ", [for name in sort(local.reach_clusters) : "\"${google_service_account.steps[name].email}\""])})",
+  ])
+}
+
+resource "google_pubsub_topic_iam_member" "node_events" {
+  for_each = local.node_events_from
+
+  project = var.project
+  topic   = google_pubsub_topic.topics["node-events"].name
+  role    = "roles/pubsub.publisher"
+  member  = google_logging_project_sink.node_events[each.key].writer_identity
+}

@@ -1,0 +1,100 @@
+# The module says what each may be, and checks it; here is only what a deployment usually sets.
+
+variable "project" {
+  type        = string
+  description = "Google Cloud project id."
+}
+
+variable "region" {
+  type        = string
+  description = "Region, such as europe-west1."
+}
+
+variable "archive" {
+  type        = string
+  description = "Path of the source archive; `make deploy` makes it and passes it."
+}
+
+variable "name_prefix" {
+  type        = string
+  default     = "hullmark-"
+  description = "Before the names of functions, accounts and clock jobs."
+}
+
+variable "topic_prefix" {
+  type        = string
+  default     = ""
+  description = "Before the names of topics and subscriptions."
+}
+
+variable "store_bucket" {
+  type        = string
+  default     = null
+  description = "Name of the bucket for revisions and actions; default PROJECT-hullmark."
+}
+
+variable "enable_apis" {
+  type        = bool
+  default     = true
+  description = "Switch on the Google APIs that are needed."
+}
+
+variable "gke_projects" {
+  type        = list(string)
+  default     = []
+  description = "Projects whose GKE clusters are reached."
+}
+
+variable "gke_node_events" {
+  type        = bool
+  default     = true
+  description = "Label new GKE nodes within seconds, from the audit log."
+}
+
+variable "gke_version_updates" {
+  type        = bool
+  default     = false
+  description = "Let version_apply upgrade those clusters."
+}
+
+variable "kubeconfig_secrets" {
+  type        = map(string)
+  default     = {}
+  description = "Name → secret id of a kubeconfig, mounted as /etc/hullmark/NAME/kubeconfig."
+}
+
+variable "aws_credentials_secret" {
+  type        = string
+  default     = null
+  description = "Secret id of an AWS credentials file, for EKS."
+}
+
+variable "default_cluster" {
+  type        = string
+  default     = ""
+  description = "Cluster of requests that name none, such as kubeconfig:/etc/hullmark/prod/kubeconfig."
+}
+
+variable "network" {
+  type        = object({ network = string, subnetwork = string })
+  default     = null
+  description = "VPC through which private API servers are reached."
+}
+
+variable "api_invokers" {
+  type        = list(string)
+  default     = []
+  description = "Who may call the API: user:a@example.com, group:…"
+}
+
+variable "webhook_invokers" {
+  type        = list(string)
+  default     = []
+  description = "Service accounts that may call pod_binding."
+}
+
+variable "notification_channels" {
+  type        = list(string)
+  default     = []
+  description = "Cloud Monitoring channels for alerts."
+}

@@ -1,0 +1,64 @@
+# Revisions and actions: the only thing here that cannot be made again. `make destroy` leaves it.
+
+resource "google_storage_bucket" "store" {
+  project                     = var.project
+  name                        = coalesce(var.store_bucket, "${var.project}-hullmark")
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  force_destroy               = false
+
+  versioning {
+    enabled = true
+  }
+
+  lifecycle_rule {
+    condition {
+      age            = var.keep_actions_days
+      matches_prefix = ["actions/", "open-actions/"]
+      with_state     = "LIVE"
+    }
+    action {
+      type = "Delete"
+    }
+  }
+
+  lifecycle_rule {
+    condition {
+      days_since_noncurrent_time = 30
+      with_state                 = "ARCHIVED"
+    }
+    action {
+      type = "Delete"
+    }
+  }
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_storage_bucket_iam_member" "store" {
+  for_each = local.steps
+
+  bucket = google_storage_bucket.store.name
+  role   = each.value.store == "write" ? "roles/storage.objectUser" : "roles/storage.objectViewer"
+  member = google_service_account.steps[each.key].member
+}
+
+# The archive lies in a bucket of its own: who may write the store must not be able to replace the code.
+
+resource "google_storage_bucket" "source" {
+  project                     = var.project
+  name                        = "${google_storage_bucket.store.name}-source"
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  force_destroy               = true
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_storage_bucket_object" "archive" {
+  bucket = google_storage_bucket.source.name
+  name   = "hullmark-${filesha256(var.archive)}.zip"
+  source = var.archive
+}

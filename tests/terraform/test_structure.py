@@ -1,0 +1,137 @@
+"""What `terraform apply` would make is what `functions/steps.yaml` describes, and no more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import hcl2
+import pytest
+
+from local import steps
+from local.steps import ROOT
+from shared.messages import Message
+from tests.terraform.checks import CHECKS, Check
+from tests.terraform.running import Failed, Planned, Terraform, copied, required, usual
+
+FILES = sorted((ROOT / "terraform").rglob("*.tf"))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_deployment_holds(check: Check, deployment: Planned) -> None:
+    assert list(check(deployment, steps.load())) == []
+
+
+@pytest.mark.real
+def test_files_are_formatted() -> None:
+    environment = {**os.environ, "TF_CLI_CONFIG_FILE": os.devnull}
+    done = subprocess.run([required(), "fmt", "-check", "-diff", "-recursive", ROOT / "terraform"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.real
+def test_the_modules_own_tests_pass(terraform: Terraform, tmp_path: Path) -> None:
+    module = copied(tmp_path).parents[1]
+    terraform.run(module, "init", "-no-color", "-input=false")
+    said = terraform.run(module, "test", "-no-color")
+    assert "0 failed" in said
+    assert "Success! 0 passed" not in said
+
+
+@pytest.mark.real
+def test_the_smallest_deployment_needs_no_cluster_and_no_person(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    everything = usual(root)
+    plan = terraform.plan(root, {name: everything[name] for name in ("project", "region", "archive")})
+    assert plan.each("logging_project_sink") == plan.each("secret_manager_secret_iam_member") == []
+    assert {grant["member"] for grant in plan.each("cloud_run_v2_service_iam_member")} == {
+        "serviceAccount:hullmark-push@fleet-project.iam.gserviceaccount.com"
+    }
+
+
+@pytest.mark.real
+def test_two_deployments_share_a_project(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    plan = terraform.plan(root, usual(root, name_prefix="blue-", topic_prefix="blue-", store_bucket="blue-store"))
+    assert all(topic["name"].startswith("blue-") for topic in plan.each("pubsub_topic"))
+    assert all(function["name"].startswith("blue-") for function in plan.each("cloudfunctions2_function"))
+    for subscription in plan.each("pubsub_subscription"):
+        topic = subscription["topic"].rpartition("/topics/blue-")[2]
+        assert subscription["push_config"][0]["push_endpoint"].endswith(f"/topics/{topic}"), "functions know topics by their plain names"
+        assert subscription["name"].startswith(f"blue-{topic}--")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("region", "europe-west1-b", "A region looks like europe-west1"),
+        ("project", "My Project", "Its number or its display name"),
+        ("name_prefix", "a-very-long-prefix-", "holds 30 characters"),
+        ("topic_prefix", "goog-", "not beginning with goog"),
+        ("api_invokers", ["allUsers"], "Nothing here is public"),
+        ("api_invokers", ["allAuthenticatedUsers"], "Nothing here is public"),
+        ("webhook_invokers", ["user:a@example.com"], "Nothing here is public"),
+        ("archive", "not-there.zip", "make archive"),
+        ("default_cluster", "kubeconfig:/etc/hullmark/test/kubeconfig", "not that of any of kubeconfig_secrets"),
+        ("kubeconfig_secrets", {"aws": "x"}, "is taken by aws_credentials_secret"),
+    ],
+)
+def test_a_wrong_variable_is_refused_in_words(terraform: Terraform, tmp_path: Path, variable: str, value: Any, said: str) -> None:
+    root = copied(tmp_path)
+    with pytest.raises(Failed) as refused:
+        terraform.plan(root, usual(root, **{variable: value}))
+    assert said in " ".join(refused.value.output.replace("│", " ").split())
+
+
+def test_every_topic_of_the_steps_carries_a_known_message() -> None:
+    known = {model.TOPIC for model in Message.__subclasses__() if hasattr(model, "TOPIC")}
+    named = set(steps.load().topics) - {steps.DEAD_LETTERS, "node-events"}
+    assert named <= known, "a topic that no message travels on is misspelt"
+    assert known - named <= {"node-events"}, "a message that no step publishes or reads"
+
+
+@pytest.fixture(scope="session")
+def parsed() -> dict[str, dict[str, Any]]:
+    """Every file as python-hcl2 reads it, for where there is no terraform."""
+    return {str(path.relative_to(ROOT)): hcl2.loads(path.read_text()) for path in FILES}
+
+
+def test_every_file_parses_and_the_whole_is_there(parsed: dict[str, dict[str, Any]]) -> None:
+    kinds = {kind.strip('"') for file in parsed.values() for resource in file.get("resource", []) for kind in resource}
+    assert {"google_cloudfunctions2_function", "google_pubsub_subscription", "google_pubsub_topic", "google_cloud_scheduler_job"} <= kinds
+    assert {"google_logging_project_sink", "google_monitoring_alert_policy", "google_storage_bucket"} <= kinds
+
+
+def test_every_variable_and_output_says_what_it_is(parsed: dict[str, dict[str, Any]]) -> None:
+    for kind in ("variable", "output"):
+        for path, file in parsed.items():
+            for declared in file.get(kind, []):
+                for name, body in declared.items():
+                    assert body.get("description", "").strip('"'), f"{path}: {kind} {name} has no description"
+                    assert kind == "output" or "type" in body, f"{path}: variable {name} has no type"
+
+
+def test_no_file_grants_anything_to_the_public(parsed: dict[str, dict[str, Any]]) -> None:
+    for path in FILES:
+        assert "allUsers" not in path.read_text(), path
+        assert "allAuthenticatedUsers" not in path.read_text(), path
+
+
+def test_the_example_hands_on_every_variable_of_the_module_it_names(parsed: dict[str, dict[str, Any]]) -> None:
+    def names(path: str) -> set[str]:
+        return {name.strip('"') for declared in parsed[path].get("variable", []) for name in declared}
+
+    passed = {key for module in parsed["terraform/examples/deploy/main.tf"]["module"] for body in module.values() for key in body}
+    example = names("terraform/examples/deploy/variables.tf")
+    assert example <= names("terraform/variables.tf")
+    assert example <= passed
+
+
+def test_terraform_is_where_ci_runs() -> None:
+    if os.environ.get("HULLMARK_REQUIRE_REAL"):
+        assert shutil.which("terraform")
