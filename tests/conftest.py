@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.kube_apiserver import HOW, Fleet, KubeApiserver, assets
+from shared import telemetry
 from shared.adapters.kubernetes import Kubernetes
 
 
@@ -26,6 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "kube" in getattr(item, "fixturenames", ()) or item.get_closest_marker("real"):
             item.add_marker(pytest.mark.xdist_group("real"))
+
+
+@pytest.fixture(autouse=True)
+def _lines_go_where_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test does with the log lines is over when it ends."""
+    monkeypatch.setattr(telemetry._Output, "stream", None)
+    monkeypatch.setattr(telemetry._Output, "redirected", False)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from shared.domain.reading import DocumentsRefused
 from shared.intake import Rejected
@@ -66,7 +67,10 @@ def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:
     else:
         console = tables()
         for part in table():
-            console.print(part)
+            if isinstance(part, str):
+                click.echo(part)  # a line as it is: neither wrapped nor read as markup
+            else:
+                console.print(part)
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
@@ -75,7 +79,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "")
         *[column.upper() for column in columns], title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
     )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table
 
 
