@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from shared.domain.nodes import ALIAS_OWNER as ALIAS_OWNER
 from shared.domain.nodes import OWNER as OWNER
 from shared.domain.nodes import Node as Node
 from shared.messages import Outgoing
+
+if TYPE_CHECKING:
+    from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
+    from shared.domain.versions.clusters import FleetCluster, Step
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -174,4 +178,28 @@ class Bus(Protocol):
 
     def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
         """Return only when every message is confirmed. Raises BusError."""
+        ...
+
+
+class Fleet(Protocol):
+    """Clusters and the versions they run, wherever they live. Every method may raise Refused or Unavailable."""
+
+    def clusters(self) -> Iterator[FleetCluster]:
+        """Every cluster of the fleet."""
+        ...
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        """One cluster by its id, read anew; None where this fleet has no such cluster."""
+        ...
+
+    def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        """What the fleet itself says it may run (a garden's profiles, a provider's catalogue); empty where only documents say it."""
+        ...
+
+    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+        """Move one version; False where it was there already. A dry run asks everything and changes nothing.
+
+        Raises Stale where the cluster now runs another version than the step starts from, Refused where the provider will not do it,
+        Unavailable where it may later (`UpdateRunning`: it is busy with an earlier change).
+        """
         ...

@@ -3,6 +3,7 @@
 staged/<collection>/<k>.json                what was staged, newest last; a revision names those it holds
 revisions/<n>/<ulid>/policies.json          policies, clusters, pairs and pods' policies, validated
 revisions/<n>/<ulid>/clusters.json          how each of its clusters is reached
+revisions/<n>/<ulid>/gardener.json          its Gardener documents, validated
 revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
 revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
 tags/<tag>/<n>.json                         `site-action-success`, `site-action-failure`, anything a person sets
@@ -22,7 +23,7 @@ from pydantic import ValidationError
 from ulid import ULID
 
 from shared.domain.actions import Record
-from shared.domain.reading import DocumentsRefused, Problem, Source
+from shared.domain.reading import Document, DocumentsRefused, Problem, Source
 from shared.ports import ObjectStore, StoreError
 
 if TYPE_CHECKING:
@@ -97,6 +98,12 @@ class Revision:
         """How the revision's Cluster documents say that each is reached, by name; a part that needs no more reads no policy."""
         found: dict[str, dict[str, Any]] = self._object("clusters.json")
         return found
+
+    @functools.cached_property
+    def gardener(self) -> list[Document]:
+        """The revision's CloudProfile, NamespacedCloudProfile and Shoot documents."""
+        found: list[dict[str, Any]] = self._object("gardener.json")["documents"]
+        return [Document(each["file"], 0, each["line"], each["data"]["kind"], each["name"], each["data"]) for each in found]
 
     def node(self, name: str) -> DesignNode | None:
         """One node of the design, from its shard."""
@@ -213,6 +220,11 @@ class Revisions:
         for index, shard in enumerate(shards):
             self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: site.nodes[name].to_json() for name in shard}))
         self._store.create(f"{folder}/policies.json", _json(site.policies.to_json()))
+        gardener = [each for documents in site.gardener.values() for each in documents]
+        self._store.create(
+            f"{folder}/gardener.json",
+            _json({"documents": [{"file": d.file, "line": d.line, "name": d.name, "data": d.data} for d in gardener]}),
+        )
         reached = {name: spec["access"] for name, spec in site.policies.clusters.items() if spec.get("access")}
         self._store.create(f"{folder}/clusters.json", _json(reached))
         return Committed(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs
@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shared.actions import Actions
 from shared.messages import Outgoing
-from shared.ports import Bus, BusError, Cluster, Node, ObjectStore, Refused
+from shared.ports import Bus, BusError, Cluster, Fleet, Node, ObjectStore, Refused
 from shared.revisions import Revision, Revisions
 
 if TYPE_CHECKING:
+    from shared.fleets import Fleets, Opener
     from shared.pod_topology import PodTopology
 
 
@@ -75,6 +76,8 @@ class Ports:
     """(access as a Cluster document says it, name) → the cluster; the same object for the same arguments."""
     settings: Settings
     clock: Callable[[], datetime]
+    open_fleet: Opener = field(default_factory=lambda: open_fleet)
+    """(name, spec of a Cluster document with a `provider`) → the fleet behind it."""
 
     @functools.cached_property
     def actions(self) -> Actions:
@@ -107,6 +110,14 @@ class Ports:
         raise Refused(
             "ClusterUnknown", f"no cluster {name!r}: set HULLMARK_CLUSTER, or name a Cluster document of the revision (there: {known})"
         )
+
+    def fleets(self, revision: Revision | None) -> Fleets:
+        """Every cluster whose versions the revision watches over: its Shoots, and what its Cluster documents' providers hold."""
+        from shared.fleets import fleets_of
+
+        if revision is None:
+            return fleets_of(self.store, [], {}, self.open_fleet)
+        return fleets_of(self.store, revision.gardener, revision.policies.clusters, self.open_fleet)
 
     def default_cluster(self, revision: Revision | None) -> str:
         """The name of the cluster that a request means when it names none. Raises Refused where several could be meant."""
@@ -212,6 +223,30 @@ def _open_cluster(access: dict[str, Any], name: str, store: ObjectStore, setting
     if kind not in logins:
         raise Refused("ClusterUnknown", f"cluster {name}: access by {kind} is not supported")
     return Kubernetes(logins[kind], in_flight=settings.in_flight, writes_per_second=settings.writes_per_second)
+
+
+def open_fleet(name: str, spec: Mapping[str, Any]) -> Fleet:
+    """The adapter for the fleet that a Cluster document stands for: a garden, an EKS cluster, a GKE cluster. Raises Refused."""
+    access: Mapping[str, Any] = spec.get("access") or {}
+    kind, how = next(iter(access.items()), ("no access", dict[str, Any]()))
+    match spec.get("provider"), kind:
+        case "gardener", "kubeconfig" | "inCluster":
+            from shared.adapters import kubeconfig
+            from shared.adapters.gardener import Garden
+
+            if kind == "inCluster":
+                return Garden(kubeconfig.in_cluster)
+            return Garden(lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", "")))
+        case "eks", "eks":
+            from shared.adapters.eks_versions import EksVersions, client_for
+
+            return EksVersions(name, how["name"], lambda: client_for(how["region"]), spec)
+        case "gke", "gke":
+            from shared.adapters.gke_versions import GkeVersions, client
+
+            return GkeVersions(name, f"projects/{how['project']}/locations/{how['location']}", how["name"], client, spec)
+        case provider, _:
+            raise Refused("ClusterUnknown", f"cluster {name}: provider {provider} cannot be reached by {kind}")
 
 
 def _seed(file: str) -> list[Node]:

@@ -69,6 +69,39 @@ class FleetCluster:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One version move. `component` is `controlPlane` or `worker/POOL`, `subject` is `kubernetes` or `machineImage`."""
+
+    component: str
+    subject: str
+    current: str
+    to: str
+    image: str = ""
+
+    @property
+    def pool(self) -> str:
+        """The pool's name; empty for the control plane."""
+        return self.component.partition("/")[2]
+
+    @property
+    def key(self) -> str:
+        """What tells the moves of one cluster apart: `worker/a/machineImage`."""
+        return f"{self.component}/{self.subject}"
+
+    @property
+    def rank(self) -> int:
+        """Images come first, then the control plane, then the pools (rules §4)."""
+        return 0 if self.subject == "machineImage" else 2 if self.pool else 1
+
+    def version_in(self, cluster: FleetCluster) -> str | None:
+        """The version that a cluster has where this step moves it; None where there is no such place."""
+        if not self.pool:
+            return cluster.kubernetes
+        pool = next((each for each in cluster.pools if each.name == self.pool), None)
+        return None if pool is None else pool.image_version if self.subject == "machineImage" else pool.kubernetes
+
+
 def read_shoot(document: Document, problems: list[Problem]) -> FleetCluster:
     """A Shoot document with the API server's defaults. Fields of a wrong type are added to `problems`; odd windows are not (rules §7)."""
     root = Fields(document, document.data, (), problems)

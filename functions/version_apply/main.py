@@ -1,0 +1,128 @@
+"""Apply one cluster's updates, the window checked again: images, then the control plane, then the pools.
+
+in   version-updates   VersionUpdate
+out  results           PartResult
+     notices           version updated, failed, skipped
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import functions_framework
+from cloudevents.http import CloudEvent
+
+from shared import telemetry, wiring
+from shared.domain.outcomes import Outcome
+from shared.domain.versions.clusters import FleetCluster, Step
+from shared.domain.versions.reasons import REASONS
+from shared.domain.versions.semver import InvalidVersion, parse
+from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, VersionUpdate
+from shared.ports import ClusterError, Fleet, Stale, Unavailable
+from shared.wiring import Ports
+
+BUSY = "UpdateRunning"
+NOTICES = {"changed": "version.updated", "failed": "version.failed", "skipped": "update.skipped", "missing": "version.failed"}
+
+
+class TryAgain(Exception):
+    """The provider cannot be reached: let the bus deliver the update again, later."""
+
+
+@functions_framework.cloud_event
+def version_apply(event: CloudEvent) -> None:
+    """Entry point: decode, hand over."""
+    delivery = Delivery.from_event(event)
+    with telemetry.handling("version_apply", delivery) as line:
+        task = VersionUpdate.parse(delivery.data)
+        line.action, line.subject = task.action, task.cluster
+        ports = wiring.ports()
+        line.outcome(handle(task, ports, ports.clock(), last=delivery.attempt >= LAST_ATTEMPT))
+
+
+def handle(task: VersionUpdate, ports: Ports, now: datetime, *, last: bool = False) -> str:
+    """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery."""
+    steps = [Step(each.component, each.subject, each.from_, each.to, each.image) for each in task.updates]
+    steps.sort(key=lambda step: step.rank)
+    if task.part in ports.actions.recorded(task.action):
+        return "done before"
+    newest = ports.revisions.newest()
+    found = ports.fleets(ports.revisions.get(newest) if newest else None).find(task.cluster)
+    if ports.actions.stopped(task.action):
+        outcomes = [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps]
+    elif found is None:
+        outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {task.cluster}") for step in steps]
+    elif found[1].deleting:
+        outcomes = [_outcome(step, "skipped", "ClusterDeleting", REASONS["ClusterDeleting"]) for step in steps]
+    elif not (task.force_window or found[1].maintain or found[1].window.open(now)):
+        outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(found[1], now)) for step in steps]
+    else:
+        outcomes = list(carry_out(steps, *found))
+    waiting = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
+    if waiting and not last:
+        raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
+    result = PartResult(action=task.action, part=task.part, revision=newest, outcomes=outcomes)
+    ports.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
+    ports.bus.publish(PartResult.TOPIC, [result.outgoing()])
+    return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
+
+
+def carry_out(steps: list[Step], fleet: Fleet, cluster: FleetCluster) -> Iterator[Outcome]:
+    """Step by step; a failed one stops no other, but no pool goes above the control plane it ends up with."""
+    reached = cluster.kubernetes or ""
+    for step in steps:
+        if step.rank == 2 and _above(step.to, reached):
+            yield _outcome(step, "skipped", "ControlPlaneBehind", f"the control plane is still on {reached}", retryable=True)
+            continue
+        outcome = _take(step, fleet, cluster)
+        if step.rank == 1 and outcome.outcome in ("changed", "unchanged"):
+            reached = step.to
+        yield outcome
+
+
+def _take(step: Step, fleet: Fleet, cluster: FleetCluster) -> Outcome:
+    """One step: asked as a dry run first, so that what the provider refuses changes nothing."""
+    try:
+        if fleet.apply(cluster.id, step, dry_run=True) and fleet.apply(cluster.id, step):
+            return _outcome(step, "changed", message=f"{step.current} → {step.to}")
+        return _outcome(step, "changed", "AlreadyDone", f"{step.to} was reached by an earlier delivery")
+    except Stale as error:
+        return _outcome(step, "skipped", error.reason, str(error))
+    except Unavailable as error:
+        if error.reason == BUSY:  # not a fault, and nothing that waiting a minute would cure: the next check takes it up
+            return _outcome(step, "skipped", BUSY, str(error), retryable=True)
+        return _outcome(step, "failed", error.reason, str(error), retryable=True)
+    except ClusterError as error:
+        return _outcome(step, "failed", error.reason, str(error))
+
+
+def _above(version: str, limit: str) -> bool:
+    try:
+        return parse(version).key > parse(limit).key
+    except InvalidVersion:
+        return False
+
+
+def _shut(cluster: FleetCluster, now: datetime) -> str:
+    following = cluster.window.next(now)
+    return f"{REASONS['OutsideWindow']}{f' ({following:%Y-%m-%d %H:%M} UTC)' if following else ''}"
+
+
+def _outcome(step: Step, kind: str, reason: str = "", message: str = "", *, retryable: bool = False) -> Outcome:
+    return Outcome.model_validate({"subject": step.key, "outcome": kind, "reason": reason, "message": message, "retryable": retryable})
+
+
+def notice(task: VersionUpdate, outcome: Outcome, now: datetime) -> Notice:
+    """What people are told about one step; the same id at every delivery."""
+    step = next(each for each in task.updates if f"{each.component}/{each.subject}" == outcome.subject)
+    data = {
+        "cluster": task.cluster,
+        "action": task.action,
+        **step.model_dump(by_alias=True),
+        "outcome": outcome.outcome,
+        "code": outcome.reason,
+        "message": outcome.message,
+    }
+    kind = NOTICES[outcome.outcome]
+    return Notice(id=f"{kind}/{task.action}/{outcome.subject}", type=f"dev.hullmark.{kind}.v1", subject=task.cluster, time=now, data=data)

@@ -1,0 +1,171 @@
+"""Classify versions, decide, and issue updates inside open windows; tell what expires and what is stuck.
+
+in   version-checks    VersionCheck (a clock, or a person)
+out  version-updates   VersionUpdate, one a cluster whose window is open
+     notices           version expiring, expired, update skipped: once each
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from urllib.parse import quote
+
+import functions_framework
+from cloudevents.http import CloudEvent
+
+from shared import telemetry, wiring
+from shared.actions import deadline
+from shared.domain.actions import ActionRequest, Plan, action_id
+from shared.domain.versions.clusters import Step
+from shared.domain.versions.decisions import Decision, Update
+from shared.domain.versions.notices import due
+from shared.domain.versions.plans import ClusterPlan, Planner, updates_of
+from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
+from shared.wiring import Ports
+
+SENT = "notices/versions/"
+BATCH = 500
+"""Messages published at a time: a fleet of 10,000 clusters is never all in memory."""
+
+
+@functions_framework.cloud_event
+def version_check(event: CloudEvent) -> None:
+    """Entry point: decode, hand over."""
+    delivery = Delivery.from_event(event)
+    with telemetry.handling("version_check", delivery) as line:
+        try:
+            check = VersionCheck.parse(delivery.data)
+        except Malformed as malformed:
+            line.outcome("refused", reason=str(malformed))
+            return
+        ports = wiring.ports()
+        line.outcome(handle(check, ports, ports.clock()))
+
+
+def handle(check: VersionCheck, ports: Ports, now: datetime) -> str:
+    """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it."""
+    newest = ports.revisions.newest()
+    revision = ports.revisions.get(newest) if newest else None
+    fleets = ports.fleets(revision)
+    planner = Planner(fleets.view())
+    told = {key.removeprefix(SENT) for key in ports.store.keys(SENT)}
+    tally: Counter[str] = Counter()
+    updates: list[VersionUpdate] = []
+    wanted = planner.fleet.clusters if check.clusters is None else check.clusters
+    for plan in planner.plan(now, [planner.fleet.clusters[name] for name in wanted if name in planner.fleet.clusters]):
+        if not check.dry_run:
+            tally["notices"] += tell(plan, planner, ports, now, told)
+        update, outcome = issue(check, plan, ports, newest, now)
+        tally[outcome] += 1
+        if update is not None:
+            updates.append(update)
+        if len(updates) >= BATCH:
+            updates = publish(updates, ports)
+    publish(updates, ports)
+    tally["unreachable"] += len(fleets.unreachable)
+    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"
+
+
+def publish(updates: list[VersionUpdate], ports: Ports) -> list[VersionUpdate]:
+    """Send what is collected; what is left to collect into."""
+    if updates:
+        ports.bus.publish(VersionUpdate.TOPIC, [update.outgoing() for update in updates])
+    return []
+
+
+def issue(check: VersionCheck, plan: ClusterPlan, ports: Ports, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
+    """The update that one cluster is due, recorded as an action; and what came of looking."""
+    pending = updates_of(plan.decisions)
+    if not pending:
+        return None, "up to date"
+    if not plan.open and not check.force_window:
+        return None, "outside their window"
+    if check.dry_run:
+        return None, "would be updated"
+    steps = in_order(pending)
+    for action in attempts(plan, steps, now):
+        known = ports.actions.find(action)
+        if known is None:
+            return accept(check, plan, steps, action, ports, revision, now), "to update"
+        outcome = ports.actions.outcome(action)
+        if outcome is None:  # running, or its message was lost after it was recorded: the same message again does no harm
+            return message(check, plan, again(steps, ports.actions.plan(action)), action), "being updated"
+        unfinished = {told.subject for told in outcome.outcomes if told.retryable}
+        steps = [step for step in steps if step.key in unfinished]
+        if not steps:
+            return None, "updated in this window"
+    return None, "given up for this window"
+
+
+def attempts(plan: ClusterPlan, steps: list[Step], now: datetime) -> Iterator[str]:
+    """The ids of the actions that one opening of the window may have: what one leaves unfinished, the next one takes up.
+
+    An update that is asked for outside a window is told apart by what it does.
+    """
+    opening = plan.cluster.window.opening(now)
+    content = "" if opening else hashlib.sha256(" ".join(f"{step.key}={step.current}>{step.to}" for step in steps).encode()).hexdigest()
+    began = opening or now.replace(hour=0, minute=0, second=0, microsecond=0)
+    for number in range(1, 50):
+        yield action_id(f"versions/{plan.cluster.id}/{content}/{number}", began)
+
+
+def in_order(pending: list[Decision]) -> list[Step]:
+    """Images, the control plane, the pools' Kubernetes versions."""
+    steps = [
+        Step(each.component, each.subject, each.current or "", each.outcome.to, each.image)
+        for each in pending
+        if isinstance(each.outcome, Update)
+    ]
+    return sorted(steps, key=lambda step: step.rank)
+
+
+def again(steps: list[Step], plan: Plan | None) -> list[Step]:
+    """Those steps that the action's plan names."""
+    planned = {key for part in plan.parts for key in part} if plan else set()
+    return [step for step in steps if step.key in planned]
+
+
+def accept(
+    check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: str, ports: Ports, revision: int, now: datetime
+) -> VersionUpdate:
+    """Record the action and its plan, then make its message."""
+    request = ActionRequest(
+        id=action,
+        name="update_versions",
+        cluster=plan.cluster.id,
+        revision=revision,
+        requested_by="version_check",
+        requested_at=now,
+        deadline=deadline(now, ports.settings.action_seconds),
+        parameters={"force_window": check.force_window},
+    )
+    ports.actions.accept(request)
+    ports.actions.settle_plan(action, Plan(revision=revision, planned_at=now, parts=[[step.key for step in steps]]))
+    return message(check, plan, steps, action)
+
+
+def message(check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: str) -> VersionUpdate:
+    """The message of an action."""
+    decided = {f"{each.component}/{each.subject}": each.outcome for each in plan.decisions}
+    updates = []
+    for step in steps:
+        outcome = decided[step.key]
+        if isinstance(outcome, Update):
+            body = {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to, "image": step.image}
+            updates.append(ComponentUpdate.model_validate({**body, "kind": outcome.kind, "reason": outcome.reason}))
+    return VersionUpdate(action=action, part=1, cluster=plan.cluster.id, updates=updates, force_window=check.force_window)
+
+
+def tell(plan: ClusterPlan, planner: Planner, ports: Ports, now: datetime, told: set[str]) -> int:
+    """Publish what this cluster gives cause to tell and was not told before. How many that were."""
+    timeline = planner.timeline(plan.cluster)
+    fresh = [each for each in due(plan, timeline.profile if timeline else None, now) if quote(each.key, safe="") not in told]
+    if fresh:
+        notices = [Notice(id=each.key, type=each.type, subject=each.subject, time=now, data=each.data) for each in fresh]
+        ports.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
+        for each in fresh:
+            ports.store.create(SENT + quote(each.key, safe=""), b"{}")
+    return len(fresh)

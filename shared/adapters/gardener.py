@@ -1,0 +1,125 @@
+"""A garden cluster's Shoots and profiles as a fleet: `shared.ports.Fleet` over the Kubernetes API.
+
+A version is moved by a JSON Patch that first tests what it starts from, so that nothing is overwritten that changed since it was read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from shared.adapters.apiserver import ApiServer, Login, Rejected
+from shared.domain.reading import Document, Problem
+from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
+from shared.domain.versions.clusters import OPERATION, FleetCluster, Step, read_shoot
+from shared.ports import OWNER, Refused, Stale, Unavailable
+
+GROUP = "/apis/core.gardener.cloud/v1beta1"
+PAGE = 250
+"""Shoots a page: a Shoot is up to 20 kB."""
+
+
+class Garden:
+    """`shared.ports.Fleet` over one garden cluster."""
+
+    def __init__(self, login: Login, **settings: Any) -> None:
+        self.server = ApiServer(login, **settings)
+
+    def clusters(self) -> Iterator[FleetCluster]:
+        for found in self._list("shoots"):
+            problems: list[Problem] = []
+            cluster = read_shoot(_document("Shoot", found), problems)
+            if not problems:  # the API server admits no such object; a CRD in its place may
+                yield cluster
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        found = self._shoot(name)
+        return None if found is None else read_shoot(_document("Shoot", found), [])
+
+    def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        profiles = [read_profile(_document("CloudProfile", each), []) for each in self._list("cloudprofiles")]
+        namespaced = [
+            read_namespaced_profile(_document("NamespacedCloudProfile", each), []) for each in self._list("namespacedcloudprofiles")
+        ]
+        return profiles, namespaced
+
+    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+        found = self._shoot(name)
+        path = None if found is None else _path_to(step, found)
+        if found is None or path is None:
+            raise Refused("NotFound", f"{name} has no {step.key}")
+        current = step.version_in(read_shoot(_document("Shoot", found), []))
+        if current == step.to:
+            return False
+        if current != step.current:
+            raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
+        patch = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
+            {"op": "replace", "path": path, "value": step.to},
+            *_asked_for_no_more(found),
+        ]
+        query = {"fieldManager": OWNER, **({"dryRun": "All"} if dry_run else {})}
+        try:
+            self.server.request("PATCH", _path(name), query, json.dumps(patch).encode(), {"Content-Type": "application/json-patch+json"})
+        except Rejected as rejected:
+            if rejected.code == 409 or "testing value" in rejected.status.message or "test failed" in rejected.status.message:
+                raise Stale(f"{name} changed while it was being updated") from rejected
+            raise rejected.refused() from rejected
+        return True
+
+    def _shoot(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self.server.request("GET", _path(name)))
+        except Rejected as rejected:
+            if rejected.code == 404:
+                return None
+            raise rejected.refused() from rejected
+        return found
+
+    def _list(self, resource: str) -> Iterator[dict[str, Any]]:
+        page = ""
+        while True:
+            query = {"limit": str(PAGE), **({"continue": page} if page else {})}
+            try:
+                answer = json.loads(self.server.request("GET", f"{GROUP}/{resource}", query))
+            except Rejected as rejected:
+                if rejected.code == 404:  # the garden has no such kind
+                    return
+                if rejected.code == 410:
+                    raise Unavailable(f"the listing of {resource} expired between its pages") from rejected
+                raise rejected.refused() from rejected
+            yield from answer.get("items") or ()
+            page = (answer.get("metadata") or {}).get("continue") or ""
+            if not page:
+                return
+
+
+def _path(name: str) -> str:
+    namespace, _, shoot = name.partition("/")
+    return f"{GROUP}/namespaces/{quote(namespace, safe='')}/shoots/{quote(shoot, safe='')}"
+
+
+def _document(kind: str, found: dict[str, Any]) -> Document:
+    return Document("garden", 0, 0, kind, str(found.get("metadata", {}).get("name", "")), found)
+
+
+def _path_to(step: Step, found: dict[str, Any]) -> str | None:
+    """The JSON Pointer to the version that a step moves; None where the Shoot has no such place."""
+    if not step.pool:
+        return "/spec/kubernetes/version"
+    workers = ((found.get("spec") or {}).get("provider") or {}).get("workers") or []
+    number = next((number for number, worker in enumerate(workers) if worker.get("name") == step.pool), None)
+    within = "machine/image/version" if step.subject == "machineImage" else "kubernetes/version"
+    return None if number is None else f"/spec/provider/workers/{number}/{within}"
+
+
+def _asked_for_no_more(found: dict[str, Any]) -> list[dict[str, str]]:
+    """Takes `maintain` out of the operations asked for, as the run that it asked for does (rules §7)."""
+    asked = str((found["metadata"].get("annotations") or {}).get(OPERATION) or "")
+    rest = [operation for operation in asked.split(";") if operation.strip() != "maintain"]
+    if not asked or len(rest) == len(asked.split(";")):
+        return []
+    path = "/metadata/annotations/" + OPERATION.replace("~", "~0").replace("/", "~1")
+    return [{"op": "replace", "path": path, "value": ";".join(rest)}] if rest else [{"op": "remove", "path": path}]

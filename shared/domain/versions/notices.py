@@ -1,0 +1,89 @@
+"""What people are told about versions before it is too late: which notices are due, each with an identity of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from shared.domain.versions.catalogue import CloudProfile
+from shared.domain.versions.decisions import Stuck
+from shared.domain.versions.plans import ClusterPlan, time_text
+from shared.domain.versions.reasons import REASONS
+
+DAYS = (1, 7, 14, 30, 60, 90)
+"""Days before its end at which a version in use is told of, once each; `0` stands for its having expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A notice to send unless it was sent before. `key` is its identity, also in the store."""
+
+    key: str
+    type: str
+    subject: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """A version in use, and when it ends."""
+
+    cluster: str
+    component: str
+    subject: str
+    version: str
+    expires: datetime
+
+    def days_left(self, now: datetime) -> int:
+        """Whole days; negative after the end."""
+        return (self.expires - now) // timedelta(days=1)
+
+
+def expiries(plan: ClusterPlan, profile: CloudProfile | None) -> Iterator[Expiry]:
+    """Every version that a cluster runs and that has an end."""
+    if profile is None:
+        return
+    for decision in plan.decisions:
+        listed: Iterable[Any] = profile.kubernetes
+        if decision.subject == "machineImage":
+            listed = next((image.versions for image in profile.images if image.name == decision.image), ())
+        end = next((each.expires for each in listed if each.version == decision.current), None)
+        if end is not None and decision.current is not None:
+            yield Expiry(plan.cluster.id, decision.component, decision.subject, decision.current, end)
+
+
+def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Iterator[Due]:
+    """The notices that one cluster gives cause for now: versions that end soon or have ended, and updates that are stuck.
+
+    Of several thresholds passed only the nearest counts: who is told of 7 days need not be told of 90.
+    """
+    for expiry in expiries(plan, profile):
+        days = 0 if expiry.expires < now else next((each for each in DAYS if expiry.expires - now <= timedelta(days=each)), None)
+        if days is not None:
+            kind = "version.expired" if days == 0 else "version.expiring"
+            place = f"{expiry.cluster}/{expiry.component}/{expiry.subject}/{expiry.version}"
+            data = {
+                "cluster": expiry.cluster,
+                "component": expiry.component,
+                "subject": expiry.subject,
+                "version": expiry.version,
+                "expires": time_text(expiry.expires),
+                "daysLeft": expiry.days_left(now),
+            }
+            yield Due(f"{kind}/{place}/{time_text(expiry.expires)}/{days}", f"dev.hullmark.{kind}.v1", expiry.cluster, data)
+    for decision in plan.decisions:
+        if isinstance(decision.outcome, Stuck):
+            code = decision.outcome.code
+            data = {
+                "cluster": plan.cluster.id,
+                "component": decision.component,
+                "subject": decision.subject,
+                "version": decision.current,
+                "reason": code,
+                "message": decision.description,
+                "advice": REASONS[code],
+            }
+            place = f"{plan.cluster.id}/{decision.component}/{decision.subject}/{decision.current}/{code}"
+            yield Due(f"update.skipped/{place}", "dev.hullmark.update.skipped.v1", plan.cluster.id, data)
