@@ -105,7 +105,7 @@ def gunicorn(kube: KubeApiserver, target: str, source: Path, environment: dict[s
     files = f"--certfile={kube.folder}/server.crt", f"--keyfile={kube.folder}/server.key"
     command = [str(Path(sys.executable).parent / "gunicorn"), f"--bind=127.0.0.1:{port}", "--worker-class=gthread", "--threads=16",
                "--keep-alive=120", *files, f'functions_framework:create_app("{target}", "{source}")']  # fmt: skip
-    process = subprocess.Popen(  # noqa: S603 - our own command
+    process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment},
     )  # fmt: skip
@@ -272,7 +272,7 @@ def main() -> None:
             "rss_mib": {name: rss_mib(pid) for name, (_, pid) in served.items()} | {"nodes": asked.nodes},
             "cache_mib_per_10000_nodes": cached_memory(),
         }
-    print(json.dumps(answer, indent=2))  # noqa: T201 - the result
+    print(json.dumps(answer, indent=2))
 
 
 if __name__ == "__main__":

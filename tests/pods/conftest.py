@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import ssl
 import threading
 import time
@@ -23,6 +22,7 @@ from shared.domain.documents import PodLabelPolicySpec
 from shared.domain.webhooks import Client, manifest
 from shared.pod_topology import Declared, PodTopology
 from shared.ports import Cluster
+from tests.conftest import require_real
 from tests.pods.test_function import MAIN
 
 MARKER = {
@@ -132,25 +132,26 @@ class Real:
             wiring.install(None)
 
 
-def started(*flags: str) -> Iterator[Real]:
-    if assets() is None:
-        (pytest.fail if os.environ.get("HULLMARK_REQUIRE_REAL") == "1" else pytest.skip)(f"no kube-apiserver: {HOW}")
-    with KubeApiserver(*flags) as kube:
-        fleet = Fleet(kube)
-        for name, zone in (("n1", "z1"), ("n2", "z2")):
-            fleet.create(name, {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": "r", "kubernetes.io/hostname": name,
-                                "example.com/rack": "r7", "team": "nodes"})  # fmt: skip
-        fleet._server.close()
-        yield Real(kube)
+def with_nodes(kube: KubeApiserver) -> Real:
+    """Two nodes, in two zones."""
+    fleet = Fleet(kube)
+    fleet.clear()
+    for name, zone in (("n1", "z1"), ("n2", "z2")):
+        fleet.create(name, {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": "r", "kubernetes.io/hostname": name,
+                            "example.com/rack": "r7", "team": "nodes"})  # fmt: skip
+    fleet._server.close()
+    return Real(kube)
 
 
-@pytest.fixture(scope="session")
-def gate_on() -> Iterator[Real]:
+@pytest.fixture
+def gate_on(kube: KubeApiserver) -> Real:
     """Kubernetes 1.35: the plugin and the copying of a Binding's labels are on."""
-    yield from started()
+    return with_nodes(kube)
 
 
 @pytest.fixture(scope="session")
 def gate_off() -> Iterator[Real]:
     """As every server before 1.35 by default."""
-    yield from started("--feature-gates=PodTopologyLabelsAdmission=false")
+    require_real("kube-apiserver", assets(), HOW)
+    with KubeApiserver("--feature-gates=PodTopologyLabelsAdmission=false") as kube:
+        yield with_nodes(kube)

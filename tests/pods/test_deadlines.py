@@ -15,6 +15,11 @@ from shared.ports import Refused, StoreError, Unavailable
 from shared.reads import Late, Reads, Refreshed
 from tests.pods.reviews import HOST, REGION, ZONE, Fleet, Hang, a_binding, a_policy, placed
 
+DEADLINE = 0.4
+SLACK = 2.0
+"""Seconds that may pass on a busy machine; what hangs here hangs for 20."""
+AT_ONCE = 0.3
+"""Less than the deadline: nobody waited for it."""
 KEYS = copying([a_policy()], None)
 
 
@@ -44,26 +49,34 @@ def a_fleet(count: int = 3) -> Fleet:
 def test_a_read_that_hangs_is_late_and_later_ones_do_not_wait_for_it_again() -> None:
     reads = Reads()
     with Hang() as hang:
-        with pytest.raises(Late, match=r"slow has taken 0\.[12]"):
-            reads.get("slow", lambda: hang("slow"), 0.1)
+        with pytest.raises(Late, match=r"slow has taken 0\.[4-9] s"):
+            reads.get("slow", lambda: hang("slow"), DEADLINE)
         began = time.monotonic()
         with pytest.raises(Late):
-            reads.get("slow", lambda: hang("slow"), 0.1)
-        assert time.monotonic() - began < 0.05
+            reads.get("slow", lambda: hang("slow"), DEADLINE)
+        assert time.monotonic() - began < AT_ONCE
 
 
 def test_one_read_serves_all_who_ask_for_it() -> None:
-    reads, calls = Reads(), []
+    reads, calls, asking, gate = Reads(), [], threading.Semaphore(0), threading.Event()
 
     def read() -> str:
         calls.append(1)
-        time.sleep(0.05)
+        gate.wait(10)
         return "answer"
 
     got: list[str] = []
-    threads = [threading.Thread(target=lambda: got.append(reads.get("k", read, 2))) for _ in range(20)]
+
+    def ask() -> None:
+        asking.release()
+        got.append(reads.get("k", read, 10))
+
+    threads = [threading.Thread(target=ask) for _ in range(20)]
     for thread in threads:
         thread.start()
+        assert asking.acquire(timeout=10)
+    time.sleep(0.2)  # the last one is between its word and its question
+    gate.set()
     for thread in threads:
         thread.join()
     assert (got, len(calls)) == (["answer"] * 20, 1)
@@ -77,7 +90,7 @@ def test_hanging_reads_take_only_their_places_and_no_thread_more() -> None:
             with pytest.raises(Late):
                 reads.get(f"k{number}", lambda: hang("k"), 0.06)
         assert threading.active_count() - before == 3
-        assert time.monotonic() - began < 0.06 * 3 + 0.5
+        assert time.monotonic() - began < SLACK
     settle(lambda: threading.active_count() == before)
     assert reads.get("again", lambda: "fine", 1) == "fine"
 
@@ -223,7 +236,7 @@ def a_topology(fleet: Fleet, *policies: dict[str, object], declared: Callable[[]
     return PodTopology(declared or (lambda: Declared(made, lambda _: fleet.as_cluster())))
 
 
-def timed(topology: PodTopology, seconds: float = 0.2, node: str = "n0") -> tuple[Additions, float]:
+def timed(topology: PodTopology, seconds: float = DEADLINE, node: str = "n0") -> tuple[Additions, float]:
     began = time.monotonic()
     found = topology.additions(placed(a_binding(node)), "default", seconds)
     return found, time.monotonic() - began
@@ -237,8 +250,8 @@ def test_a_hanging_api_server_costs_the_deadline_once_and_the_labels() -> None:
         found, took = timed(topology)
         assert (found.labels, found.annotations) == ({}, {})
         assert "node n0 can't be read" in found.warnings[0]
-        assert took < 0.35
-        assert timed(topology)[1] < 0.05, "what is late already is not waited for"
+        assert took < SLACK
+        assert timed(topology)[1] < AT_ONCE, "what is late already is not waited for"
     settle(lambda: timed(topology)[0].labels == {ZONE: "z0", HOST: "n0"})
 
 
@@ -254,8 +267,8 @@ def test_a_hanging_store_costs_the_deadline_once_and_the_labels() -> None:
         found, took = timed(topology)
         assert not found.labels
         assert "policies can't be read" in found.warnings[0]
-        assert took < 0.35
-        assert timed(topology)[1] < 0.05
+        assert took < SLACK
+        assert timed(topology)[1] < AT_ONCE
     settle(lambda: bool(timed(topology)[0].labels))
 
 
@@ -274,7 +287,7 @@ def test_store_and_server_may_go_away_once_their_answers_are_known() -> None:
         for _ in range(5):
             found, took = timed(topology)
             assert (found.labels, found.warnings) == ({ZONE: "z0", HOST: "n0"}, ())
-            assert took < 0.05
+            assert took < AT_ONCE
 
 
 def test_labels_that_could_not_be_refreshed_for_long_say_how_old_they_are() -> None:
@@ -335,7 +348,7 @@ def test_a_pod_that_hangs_costs_extra_keys_only() -> None:
         found, took = timed(topology)
         assert found.labels == {ZONE: "z0", HOST: "n0"}
         assert "extra keys are not copied" in found.warnings[0]
-        assert took < 0.35
+        assert took < SLACK
 
 
 def test_enabled_disabled_and_enabled_again_as_the_kep_says() -> None:

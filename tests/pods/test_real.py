@@ -139,7 +139,7 @@ BROKEN = {
     "another uid": answering(lambda uid: {"uid": "other", "allowed": True}),
     "a patch that is none": answering(lambda uid: {"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": "bm8="}),
     "status 500": answering(b"{}", 500),
-    "slower than the timeout": answering(b"{}", delay=4),
+    "slower than the timeout": answering(b"{}", delay=8),
 }
 
 
@@ -149,7 +149,7 @@ def test_pods_bind_when_the_webhook_is_broken(gate_on: Real, broken: str) -> Non
         gate_on.pod(name := a_name())
         began = time.monotonic()
         gate_on.bind(name)
-        assert time.monotonic() - began < 3.5
+        assert time.monotonic() - began < 6
         assert HOST not in gate_on.labels(name)
 
 
@@ -191,7 +191,7 @@ def test_pods_bind_when_the_webhook_hangs_and_when_nobody_listens(gate_on: Real,
             gate_on.pod(name := a_name())
             began = time.monotonic()
             gate_on.bind(name)
-            assert time.monotonic() - began < 3.5
+            assert time.monotonic() - began < 6
 
 
 def test_while_the_function_cannot_reach_the_cluster_pods_bind_at_once_and_kubectl_shows_a_warning(gate_on: Real, silent: int) -> None:
@@ -202,7 +202,7 @@ def test_while_the_function_cannot_reach_the_cluster_pods_bind_at_once_and_kubec
         gate_on.pod(name := a_name())
         began = time.monotonic()
         (warning,) = gate_on.bind(name)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 2.5
         assert "hullmark: no topology labels are copied, node n1 can't be read" in warning
         assert HOST not in gate_on.labels(name)
 
