@@ -109,7 +109,7 @@ def main() -> None:
 
 def build(folder: Path, files: int, old: float) -> int:
     """Write the tree; returns its size in bytes. The same every time."""
-    chance = random.Random(793)  # noqa: S311 - a benchmark's tree, no secret
+    chance = random.Random(793)
     size = 0
     for number in range(files):
         keys = (

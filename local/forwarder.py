@@ -59,8 +59,10 @@ class Forwarder:
             if not version:
                 return self._list()
             for seen in self._source.since(version):
-                if seen.node is not None:
-                    self._take(seen)
+                if seen.node is not None and seen.deleted:
+                    self._watched.gone(seen.node.name)
+                elif seen.node is not None and (news := self._watched.saw(seen.node)):
+                    self._publish([news])
                 version = seen.version or version
                 self._failures = 0
         except Expired:
@@ -79,12 +81,6 @@ class Forwarder:
             self._publish(news[start : start + BATCH])
         self._failures = 0
         return version
-
-    def _take(self, seen: Seen) -> None:
-        assert seen.node is not None  # noqa: S101 - for the type checker; round() has looked
-        news = self._watched.lost(seen.node.name, seen.node.uid) if seen.deleted else self._watched.saw(seen.node)
-        if news is not None:
-            self._publish([news])
 
     def _publish(self, news: Sequence[NodeChange]) -> None:
         messages = [NodeChanged.model_validate(one.model_dump()).outgoing() for one in news]

@@ -20,6 +20,7 @@ COMMANDS = {
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
     "versions": ("local.cli.versions:versions", "Which versions a fleet is on, where they go, when, and why."),
     "migrate": ("local.cli.migrate:migrate", "Find deprecated label keys in manifests, and rewrite them."),
+    "events": ("local.cli.events:events", "Forward what happens to a cluster's nodes to the bus."),
     "webhook": ("local.cli.webhook:webhook", "Put topology on pods: print the webhook's configuration, check one."),
     "pods": ("local.cli.pods:pods", "Topology on pods that are bound already."),
     "demo": ("local.cli.demo:demo", "The main job on an embedded cluster, in under a minute."),

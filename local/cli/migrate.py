@@ -14,8 +14,9 @@ from local.cli.inputs import documents_option, read_files
 from local.cli.output import ERROR, OK, PENDING, Failure, emit
 from local.manifests import ChangedMeanwhile, is_manifest, read_if, replace, walk
 from shared.domain.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force, pairs_declared
+from shared.domain.documents import parsed
 from shared.domain.manifests import BadRenaming, Finding, Renaming, Renamings, examine
-from shared.domain.reading import DocumentsRefused, Problem, read
+from shared.domain.reading import DocumentsRefused, read
 
 _INFORMATION = "https://kubernetes.io/docs/reference/labels-annotations-taints/"
 
@@ -101,34 +102,30 @@ def _renamings(pairs: Sequence[str], files: Sequence[str], target: str) -> Renam
             raise Failure("Usage", f"--pair {pair!r}: write it as OLD=NEW")
         declared.append(Renaming(old, new))
     try:
-        return Renamings.from_pairs(in_force(_declared_pairs(files), target), declared)
+        return Renamings.from_pairs(in_force(_declared_pairs(files) if files else [], target), declared)
     except BadRenaming as error:
         raise Failure("Usage", str(error)) from error
 
 
 def _declared_pairs(files: Sequence[str]) -> list[AliasPair]:
     """Read the pairs of every LabelAliases document. Raises DocumentsRefused."""
-    if not files:
-        return []
     documents, problems = read(read_files(files))
     pairs: list[AliasPair] = []
     for document in documents:
         if document.kind != "LabelAliases":
             continue
-        try:
-            pairs += (here := pairs_declared(document.data["spec"]))
-        except (KeyError, TypeError, AttributeError) as error:
-            problems.append(document.problem(("spec",), "Invalid", f"pairs need a primary and a secondary each ({error!r})"))
+        model = parsed(document)
+        if isinstance(model, list):
+            problems += model
             continue
-        problems += [_problem(document, problem) for problem in check_pairs(here)]
+        here = pairs_declared(document.data["spec"])
+        pairs += here
+        problems += [
+            document.problem(("spec", "pairs", found.index, found.field), found.type, found.message) for found in check_pairs(here)
+        ]
     if problems:
         raise DocumentsRefused(problems)
     return pairs
-
-
-def _problem(document: Any, problem: Any) -> Problem:
-    told: Problem = document.problem(("spec", "pairs", problem.index, problem.field), problem.type, problem.message)
-    return told
 
 
 def _in_files(paths: Sequence[str], renamings: Renamings, target: str, write: bool, errors: list[str]) -> Iterator[Located]:

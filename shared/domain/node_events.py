@@ -175,7 +175,7 @@ def _part(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 class Watched:
-    """What a watcher has told about each node, to tell only what is news: a new node, another uid, other labels, a node gone.
+    """What a watcher has told about each node, to tell only what is news: a new node, another uid, other labels.
 
     Kubelets write to their nodes all the time; none of that reaches the bus.
     """
@@ -193,18 +193,15 @@ class Watched:
         self._known[node.name] = now
         return change_of("changed" if before and before[0] == node.uid else "added", self._cluster, node)
 
-    def lost(self, name: str, uid: str = "") -> NodeChange | None:
-        """Take in that a node is gone."""
-        before = self._known.pop(name, None)
-        return NodeChange(cluster=self._cluster, name=name, kind="deleted", uid=uid or before[0]) if before else None
+    def gone(self, name: str) -> None:
+        """Forget a node that was deleted: one of its name that comes later is new. That a node is gone is no news, nothing is to do."""
+        self._known.pop(name, None)
 
     def listed(self, nodes: Iterable[Node]) -> Iterator[NodeChange]:
-        """Take in a whole listing, after a start or a gap: what became news since the last look, and who is gone."""
-        there = set()
+        """Take in a whole listing, after a start or a gap: what became news since the last look."""
+        nodes = list(nodes)
+        for name in self._known.keys() - {node.name for node in nodes}:
+            self.gone(name)
         for node in nodes:
-            there.add(node.name)
             if news := self.saw(node):
-                yield news
-        for name in sorted(self._known.keys() - there):
-            if news := self.lost(name):
                 yield news

@@ -129,6 +129,18 @@ def test_what_cannot_be_done_is_1_and_says_why(run: Run, arguments: list[str], t
     assert text in err
 
 
+def test_labelaliases_that_are_wrong_are_refused_with_file_and_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "aliases.yml").write_text(
+        "apiVersion: hullmark.dev/v1\nkind: LabelAliases\nmetadata: {name: p}\n"
+        "spec:\n  pairs:\n  - {primary: a, secondary: a}\n  - {primary: b}\n"
+    )
+
+    code, out, _ = run("-f", "aliases.yml", ".", "-o", "json")
+
+    assert code == 1
+    assert [(problem["file"], problem["line"]) for problem in json.loads(out)["errors"]] == [("aliases.yml", 7)]
+
+
 def test_a_file_that_cannot_be_read_is_an_error_and_the_others_are_still_migrated(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(POD)
 

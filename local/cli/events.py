@@ -1,0 +1,73 @@
+"""`hullmark events`: what happens in a cluster, on its way to the bus."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import click
+
+from local.cli.output import Failure, talk
+from local.forwarder import Forwarder
+from shared.adapters import kubeconfig
+from shared.adapters.apiserver import ApiServer, Login
+from shared.adapters.kubernetes_watch import NodeWatch
+from shared.ports import Bus
+from shared.wiring import Settings, access_from_url
+
+
+@click.group()
+def events() -> None:
+    """What happens in a cluster, on its way to the bus."""
+
+
+@events.command()
+@click.option("--cluster", default="default", show_default=True, help="The cluster's name in the documents; it is told with each event.")
+@click.option("--kubeconfig", "path", default="", metavar="FILE", help="Default: HULLMARK_CLUSTER, else in-cluster, else kubectl's.")
+@click.option("--context", default="", metavar="C", help="The kubeconfig's context.")
+@click.option("--quiet-start", is_flag=True, help="Take the nodes that are there as known; tell only what happens from now on.")
+def forward(cluster: str, path: str, context: str, quiet_start: bool) -> int:
+    """Watch the nodes and publish a NodeChanged for each that is new or whose labels changed, until stopped.
+
+    Runs on a laptop or as a Deployment (one replica; list and watch of nodes is all it may do). Status updates of kubelets are not told.
+    """
+    settings = Settings.from_environment()
+    bus = _bus(settings)
+    forwarder = Forwarder(cluster, NodeWatch(ApiServer(_login(settings, path, context))), bus, quiet_start=quiet_start)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    talk().print(f"watching the nodes of {cluster}")
+    try:
+        forwarder.run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        talk().print(f"{forwarder.published} events published")
+    return 0
+
+
+def _login(settings: Settings, path: str, context: str) -> Login:
+    """How to reach the cluster: the options, else HULLMARK_CLUSTER, else the pod's own account, else kubectl's configuration."""
+    if path or context:
+        return lambda: kubeconfig.from_kubeconfig(path, context)
+    if not settings.cluster:
+        return kubeconfig.in_cluster if "KUBERNETES_SERVICE_HOST" in os.environ else kubeconfig.from_kubeconfig
+    kind, how = next(iter(access_from_url(settings.cluster).items()))
+    if kind == "simulated":
+        raise Failure("ClusterUnknown", "a simulated cluster has no events to watch: name a real one with --context or HULLMARK_CLUSTER")
+    if kind == "inCluster":
+        return kubeconfig.in_cluster
+    return lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", ""))
+
+
+def _bus(settings: Settings) -> Bus:
+    """Pub/Sub, or this process's own embedded cloud at work behind the watch."""
+    if settings.bus == "pubsub":
+        from shared.adapters.pubsub import open_bus
+
+        return open_bus(settings.project, settings.topic_prefix, settings.publisher)
+    from local.cli.cloud import embedded
+
+    cloud = embedded()
+    cloud.start()
+    return cloud
