@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from flask import Response, request
-from flask_openapi3 import APIBlueprint, Tag
+from flask_openapi3.blueprint import APIBlueprint
+from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ulid import ULID
 

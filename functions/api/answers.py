@@ -85,10 +85,9 @@ def media(kind: str) -> dict[str, Any]:
 
 def send(body: BaseModel | list[Any] | dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON, as compact as it gets: lists of actions are polled."""
-    plain = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
+    plain: Any = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
     if isinstance(body, Status):  # what an entry has nothing to say of is left out
-        listed = body.details.model_dump(mode="json", exclude_none=True)
-        plain = {**plain, "details": listed}
+        plain["details"] = body.details.model_dump(mode="json", exclude_none=True)
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
     return Response(text, status, headers, mimetype="application/json")
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from flask import Request as FlaskRequest
 from flask import Response
-from flask_openapi3 import Info, OpenAPI, Server
+from flask_openapi3.models.info import Info
+from flask_openapi3.models.server import Server
+from flask_openapi3.openapi import OpenAPI
 from pydantic import ValidationError
 from werkzeug.exceptions import BadRequest
 
@@ -86,4 +88,4 @@ def answer(environ: dict[str, Any]) -> Response:
         path, script = environ["PATH_INFO"].removeprefix("/api"), environ.get("SCRIPT_NAME", "") + "/api"
         environ = {**environ, "PATH_INFO": path, "SCRIPT_NAME": script}
     environ.pop("werkzeug.request", None)
-    return Response.from_app(application(), environ)
+    return Response.force_type(Response.from_app(application(), environ))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from flask import Response, request
-from flask_openapi3 import APIBlueprint, Tag
+from flask_openapi3.blueprint import APIBlueprint
+from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
 from functions.api.answers import ApiError, Status, answers, media, said_of, send, success, who
@@ -89,7 +90,7 @@ class CollectionStatus(BaseModel):
     files: list[str]
 
 
-@routes.post("/configdocs/<collection>", responses=answers(201, StagedBody, 409, body=True), openapi_extensions={"requestBody": DOCUMENTS})
+@routes.post("/configdocs/<collection>", responses=answers(201, StagedBody, 404, 409, body=True), openapi_extensions={"requestBody": DOCUMENTS})
 def stage(path: CollectionPath, query: StageQuery) -> Response:
     """Put documents into a collection's buffer: YAML as the body, or several files as multipart/form-data, each with its name.
 
@@ -160,7 +161,7 @@ def status() -> Response:
             CollectionStatus(
                 collection_name=name,
                 base_status="present" if name in committed else "not present",
-                new_status="created" if name not in committed else new,  # type: ignore[arg-type]
+                new_status="created" if name not in committed else new,
                 files=files,
             ).model_dump()
         )

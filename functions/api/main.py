@@ -26,7 +26,7 @@ def api(request: Request) -> Response:
         return response
 
 
-@functions_framework.errorhandler(HTTPException)
+@functions_framework.errorhandler(HTTPException)  # type: ignore[untyped-decorator]
 def refused(error: HTTPException) -> Response:
     """What functions-framework refuses before it comes to us (robots.txt, a line break in the path): in the same form."""
     from functions.api.answers import failure, translated

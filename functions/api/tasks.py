@@ -6,7 +6,8 @@ import re
 from typing import Any, Literal
 
 from flask import Response, request
-from flask_openapi3 import APIBlueprint, Tag
+from flask_openapi3.blueprint import APIBlueprint
+from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
 from functions.api.actions import Standing, newest, outcome_so_far, parameters_of, stamp, standing, start, told

@@ -9,7 +9,7 @@ from typing import Any
 import functions_framework
 import pytest
 import yaml
-from werkzeug.test import Client, TestResponse
+from werkzeug.test import Client
 
 from local import steps
 from shared import telemetry, wiring
@@ -22,27 +22,27 @@ class FrontDoor(Fleet):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.app = functions_framework.create_app("api", str(steps.load().steps["api"].source))
+        self.app = functions_framework.create_app("api", str(steps.load().steps["api"].source))  # type: ignore[no-untyped-call]
         self.client: Client = self.app.test_client()
 
-    def ask(self, method: str, path: str, **given: Any) -> TestResponse:
+    def ask(self, method: str, path: str, **given: Any) -> Any:
         return self.client.open(path, method=method, **given)
 
-    def get(self, path: str, **given: Any) -> TestResponse:
+    def get(self, path: str, **given: Any) -> Any:
         return self.ask("GET", path, **given)
 
-    def post(self, path: str, body: Any = None, **given: Any) -> TestResponse:
+    def post(self, path: str, body: Any = None, **given: Any) -> Any:
         return self.ask("POST", path, json=body, **given) if body is not None else self.ask("POST", path, **given)
 
-    def stage(self, documents: str, collection: str = "site", **given: Any) -> TestResponse:
+    def stage(self, documents: str, collection: str = "site", **given: Any) -> Any:
         given = {"content_type": "application/x-yaml", "data": documents} | given
         return self.ask("POST", f"/v1.0/configdocs/{collection}", **given)
 
-    def create(self, name: str = "update_labels", **parameters: Any) -> TestResponse:
+    def create(self, name: str = "update_labels", **parameters: Any) -> Any:
         """POST an action."""
         return self.post("/v1.0/actions", {"name": name, "parameters": parameters})
 
-    def create_as(self, headers: Mapping[str, str], environ: Mapping[str, str] | None = None) -> TestResponse:
+    def create_as(self, headers: Mapping[str, str], environ: Mapping[str, str] | None = None) -> Any:
         """POST an action on n1 with these headers, in this WSGI environment."""
         body = {"name": "update_labels", "parameters": {"target_nodes": ["n1"]}}
         return self.post("/v1.0/actions", body, headers=dict(headers), environ_overrides=dict(environ or {}))

@@ -23,7 +23,6 @@ from functions.api.app import application
 from shared import telemetry, wiring
 from tests.api.conftest import FrontDoor
 
-
 CALLS = {
     "/v1.0/actions": {"get", "post"},
     "/v1.0/actions/{action}": {"get"},

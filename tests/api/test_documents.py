@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.api.conftest import FrontDoor, as_files, policies, reasons
@@ -84,7 +86,7 @@ def test_a_collection_cannot_leave_its_place(door: FrontDoor, name: str) -> None
 
 
 def test_who_staged_and_committed_and_tagged_is_kept(door: FrontDoor) -> None:
-    as_ada = {"environ_overrides": {"REMOTE_USER": "ada"}}
+    as_ada: dict[str, Any] = {"environ_overrides": {"REMOTE_USER": "ada"}}
     door.stage(GOOD, **as_ada)
     door.post("/v1.0/commitconfigdocs", **as_ada)
     assert door.post("/v1.0/revisions/1/tags/site-action-success", **as_ada).status_code == 201
