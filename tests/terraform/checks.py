@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from local.runner import MAX_ATTEMPTS
+from local.pump import MAX_ATTEMPTS
 from local.steps import DEAD_LETTERS, Step, Steps
 from shared.wiring import Settings
 from tests.terraform.running import PROJECT, Planned
