@@ -33,7 +33,9 @@ def sources(root: Path = ROOT) -> dict[str, bytes]:
             if not path.is_file() or any(part.startswith((".", "__pycache__")) for part in path.relative_to(root).parts):
                 continue
             if path.suffix not in SUFFIXES or path.is_symlink():
-                raise NotArchived(f"{name}: only {', '.join(sorted(SUFFIXES))} are deployed, and no links: move it, or add its kind to {__name__}")
+                raise NotArchived(
+                    f"{name}: only {', '.join(sorted(SUFFIXES))} are deployed, and no links: move it, or add its kind to {__name__}"
+                )
             found[name] = path.read_bytes()
             if path.suffix == ".py":
                 _must_compile(name, found[name])

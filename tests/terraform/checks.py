@@ -183,7 +183,9 @@ def _needed(plan: Planned, steps: Steps) -> Iterator[tuple[str, str, str]]:
                 yield AGENT, "roles/pubsub.subscriber", f"pubsub_subscription {topic}--{name}"
         if step.cluster != "none" or "version-updates" in step.topics:
             yield from ((who, "roles/container.clusterViewer", f"project {project}") for project in projects)
-            yield from ((who, "roles/secretmanager.secretAccessor", f"secret_manager_secret {s}") for s in ("hullmark-aws", "hullmark-prod"))
+            yield from (
+                (who, "roles/secretmanager.secretAccessor", f"secret_manager_secret {s}") for s in ("hullmark-aws", "hullmark-prod")
+            )
         if "version-updates" in step.topics:
             yield from ((who, f"projects/{project}/roles/hullmark_version_updates", f"project {project}") for project in projects)
 

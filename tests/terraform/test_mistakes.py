@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.terraform.checks import problems, steps_in
+from tests.terraform.checks import member_of, problems, steps_in
 from tests.terraform.running import Terraform, copied, usual
-
-pytestmark = pytest.mark.real
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,8 @@ MISTAKES = {
     "no grant to publish": Mistake(
         "terraform/main.tf",
         "for topic in step.publishes :",
-        'for topic in step.publishes : "${topic}--${name}" => { topic = topic, step = name } if topic != "results" }\n  ]...)\n  unused = merge([\n    for name, step in local.steps : { for topic in step.publishes :',
-        "missing grant: serviceAccount:hullmark-node-apply@fleet-project.iam.gserviceaccount.com has no roles/pubsub.publisher on pubsub_topic results",
+        'for topic in setsubtract(step.publishes, ["results"]) :',
+        f"missing grant: {member_of('node_apply')} has no roles/pubsub.publisher on pubsub_topic results",
     ),
     "Pub/Sub may not sign as the push account": Mistake(
         "terraform/accounts.tf",
@@ -100,7 +98,7 @@ MISTAKES = {
         "terraform/store.tf",
         'each.value.store == "write" ?',
         'each.value.store != "" ?',
-        "superfluous grant: serviceAccount:hullmark-pod-binding@fleet-project.iam.gserviceaccount.com has roles/storage.objectUser",
+        f"superfluous grant: {member_of('pod_binding')} has roles/storage.objectUser",
     ),
     "two functions share an account": Mistake(
         "terraform/functions.tf",
@@ -146,8 +144,8 @@ MISTAKES = {
     ),
     "a step is left out": Mistake(
         "terraform/functions.tf",
-        'resource "google_cloudfunctions2_function" "steps" {\n  for_each = local.steps\n',
-        'resource "google_cloudfunctions2_function" "steps" {\n  for_each = { for name, step in local.steps : name => step if name != "pod_binding" }\n',
+        '"google_cloudfunctions2_function" "steps" {\n  for_each = local.steps\n',
+        '"google_cloudfunctions2_function" "steps" {\n  for_each = { for n, step in local.steps : n => step if n != "pod_binding" }\n',
         "function hullmark-pod-binding is not deployed",
     ),
 }
