@@ -1,10 +1,6 @@
 locals {
   # Cloud Run starts an instance for every request over `concurrency`: these hold that back where more would do harm.
-  max_instances = merge(
-    { for name, step in local.steps : name => 10 },
-    { node_apply = 4, version_check = 1 },
-    var.max_instances,
-  )
+  max_instances = merge({ node_apply = 4, version_check = 1 }, var.max_instances)
 
   environment = merge(
     {
@@ -50,7 +46,7 @@ resource "google_cloudfunctions2_function" "steps" {
     available_cpu                    = each.value.concurrency > 1 ? "1" : null # more than one request needs a whole one
     timeout_seconds                  = each.value.timeout
     max_instance_request_concurrency = each.value.concurrency
-    max_instance_count               = local.max_instances[each.key]
+    max_instance_count               = lookup(local.max_instances, each.key, 10)
     min_instance_count               = 0
     all_traffic_on_latest_revision   = true
     ingress_settings                 = try(each.value.http, false) ? "ALLOW_ALL" : "ALLOW_INTERNAL_ONLY" # Pub/Sub of this project counts as internal

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from shared.messages import LAST_ATTEMPT
+from local.pump import MAX_ATTEMPTS
 from local.steps import DEAD_LETTERS, Step, Steps
 from shared.wiring import Settings
 from tests.terraform.running import PROJECT, Planned
@@ -121,8 +121,8 @@ def _undelivered(subscription: dict[str, Any], topic: str, step: Step, uri: str)
         return
     if dead.get("dead_letter_topic") != f"projects/{PROJECT}/topics/{DEAD_LETTERS}":
         yield "no dead letter: a poison message is tried until it expires"
-    elif dead["max_delivery_attempts"] != LAST_ATTEMPT:
-        yield f"given up after {dead['max_delivery_attempts']} deliveries; node_apply reports on number {LAST_ATTEMPT}"
+    elif dead["max_delivery_attempts"] != MAX_ATTEMPTS:
+        yield f"given up after {dead['max_delivery_attempts']} deliveries; node_apply reports on number {MAX_ATTEMPTS}"
 
 
 def every_topic_has_both_ends(plan: Planned, steps: Steps) -> Iterator[str]:
@@ -183,7 +183,9 @@ def _needed(plan: Planned, steps: Steps) -> Iterator[tuple[str, str, str]]:
                 yield AGENT, "roles/pubsub.subscriber", f"pubsub_subscription {topic}--{name}"
         if step.cluster != "none" or "version-updates" in step.topics:
             yield from ((who, "roles/container.clusterViewer", f"project {project}") for project in projects)
-            yield from ((who, "roles/secretmanager.secretAccessor", f"secret_manager_secret {s}") for s in ("hullmark-aws", "hullmark-prod"))
+            yield from (
+                (who, "roles/secretmanager.secretAccessor", f"secret_manager_secret {s}") for s in ("hullmark-aws", "hullmark-prod")
+            )
         if "version-updates" in step.topics:
             yield from ((who, f"projects/{project}/roles/hullmark_version_updates", f"project {project}") for project in projects)
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from local.steps import ROOT
+from tests.conftest import require_real
 
 STUB = Path(__file__).resolve().parent / "stub" / "provider.py"
 VERSION = "7.45.0"
@@ -36,12 +35,8 @@ class Failed(Exception):
 def required() -> str:
     """Terraform's path. Skips with a reason where there is none, fails where CI says that there must be one."""
     found = shutil.which("terraform")
-    if not found:
-        why = "terraform is not on PATH: https://developer.hashicorp.com/terraform/install"
-        if os.environ.get("HULLMARK_REQUIRE_REAL"):
-            pytest.fail(why)
-        pytest.skip(why)
-    return found
+    require_real("terraform", found, "https://developer.hashicorp.com/terraform/install")
+    return str(found)
 
 
 class Terraform:
@@ -49,7 +44,9 @@ class Terraform:
 
     def __init__(self, folder: Path) -> None:
         self._binary = required()
-        platform = json.loads(subprocess.run([self._binary, "version", "-json"], capture_output=True, text=True, check=True).stdout)["platform"]
+        platform = json.loads(subprocess.run([self._binary, "version", "-json"], capture_output=True, text=True, check=True).stdout)[
+            "platform"
+        ]
         place = folder / "mirror" / "registry.terraform.io" / "hashicorp" / "google" / VERSION / platform
         place.mkdir(parents=True)
         plugin = place / f"terraform-provider-google_v{VERSION}"

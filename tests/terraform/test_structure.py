@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,19 @@ from tests.terraform.running import Failed, Planned, Terraform, copied, required
 FILES = sorted((ROOT / "terraform").rglob("*.tf"))
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_deployment_holds(check: Check, deployment: Planned) -> None:
     assert list(check(deployment, steps.load())) == []
 
 
-@pytest.mark.real
 def test_files_are_formatted() -> None:
     environment = {**os.environ, "TF_CLI_CONFIG_FILE": os.devnull}
-    done = subprocess.run([required(), "fmt", "-check", "-diff", "-recursive", ROOT / "terraform"], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [required(), "fmt", "-check", "-diff", "-recursive", ROOT / "terraform"], env=environment, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.real
 def test_the_modules_own_tests_pass(terraform: Terraform, tmp_path: Path) -> None:
     module = copied(tmp_path).parents[1]
     terraform.run(module, "init", "-no-color", "-input=false")
@@ -42,7 +40,6 @@ def test_the_modules_own_tests_pass(terraform: Terraform, tmp_path: Path) -> Non
     assert "Success! 0 passed" not in said
 
 
-@pytest.mark.real
 def test_the_smallest_deployment_needs_no_cluster_and_no_person(terraform: Terraform, tmp_path: Path) -> None:
     root = copied(tmp_path)
     everything = usual(root)
@@ -53,7 +50,6 @@ def test_the_smallest_deployment_needs_no_cluster_and_no_person(terraform: Terra
     }
 
 
-@pytest.mark.real
 def test_two_deployments_share_a_project(terraform: Terraform, tmp_path: Path) -> None:
     root = copied(tmp_path)
     plan = terraform.plan(root, usual(root, name_prefix="blue-", topic_prefix="blue-", store_bucket="blue-store"))
@@ -65,7 +61,6 @@ def test_two_deployments_share_a_project(terraform: Terraform, tmp_path: Path) -
         assert subscription["name"].startswith(f"blue-{topic}--")
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
@@ -130,8 +125,3 @@ def test_the_example_hands_on_every_variable_of_the_module_it_names(parsed: dict
     example = names("terraform/examples/deploy/variables.tf")
     assert example <= names("terraform/variables.tf")
     assert example <= passed
-
-
-def test_terraform_is_where_ci_runs() -> None:
-    if os.environ.get("HULLMARK_REQUIRE_REAL"):
-        assert shutil.which("terraform")

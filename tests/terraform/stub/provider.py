@@ -97,7 +97,9 @@ class Provider:
         return made
 
     def plan(self, asked: Any) -> Any:
-        return self._m.Planned(planned_state=self._told(asked.type_name, self._resources, asked.proposed_new_state), legacy_type_system=True)
+        return self._m.Planned(
+            planned_state=self._told(asked.type_name, self._resources, asked.proposed_new_state), legacy_type_system=True
+        )
 
     def read(self, asked: Any) -> Any:
         return self._m.State(state=self._told(asked.type_name, self._data, asked.config))
@@ -116,9 +118,9 @@ def _unsupported(_: Any) -> Any:
 
 def serve() -> None:
     """Say where we listen, as Terraform's plugins do, and answer until it says to stop or is gone."""
-    sys.path[:0] = [str(HERE)]
+    sys.path[:0] = [str(HERE), str(HERE.parents[2])]
     messages = grpc.protos("tfplugin6.proto")
-    from schemas import DATA, PROVIDER, RESOURCES, computed
+    from tests.terraform.stub.schemas import DATA, PROVIDER, RESOURCES, computed
 
     provider = Provider(messages, RESOURCES, DATA, PROVIDER, computed)
     empty = messages.Empty
