@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from shared.pod_topology import PodTopology
 
 
+VERSION_SECONDS = 600
+"""How long a cluster's version is taken as known; upgrades take longer."""
+
+
 class SettingsError(Exception):
     """A HULLMARK_* variable that can't be used; the message names it and what it takes."""
 
@@ -78,6 +82,16 @@ class Ports:
     clock: Callable[[], datetime]
     open_fleet: Opener = field(default_factory=lambda: open_fleet)
     """(name, spec of a Cluster document with a `provider`) → the fleet behind it."""
+
+    versions: dict[str, tuple[datetime, str]] = field(default_factory=dict)
+
+    def server_version(self, name: str, cluster: Cluster) -> str:
+        """A cluster's version, asked again after VERSION_SECONDS: an event costs no call for it."""
+        asked, version = self.versions.get(name, (None, ""))
+        if asked is None or (self.clock() - asked).total_seconds() >= VERSION_SECONDS:
+            version = cluster.server_version()
+            self.versions[name] = self.clock(), version
+        return version
 
     @functools.cached_property
     def actions(self) -> Actions:

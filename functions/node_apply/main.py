@@ -129,7 +129,7 @@ def _told(task: NodeTask, skipped: dict[str, str], removed: list[str]) -> Outcom
         remove=sorted({*planned.remove, *removed}),
     )
     if not skipped:
-        return _outcome(task, "changed", changes=done)
+        return _outcome(task, "changed", "Drift" if task.note else "", task.note, changes=done)
     kind = "changed" if done.set or done.remove else "skipped"
     return Outcome(
         subject=task.name, outcome=kind, reason="Conflict", message=held(skipped) + "; left alone (onConflict: skip)", changes=done

@@ -38,19 +38,34 @@ def result_rollup(event: CloudEvent) -> None:
         else:
             result = PartResult.parse(delivery.data)
             line.action, line.subject = result.action or "", f"part {result.part}"
-            line.outcome(handle(result, ports, now))
+            line.outcome(handle(result, ports, now) if result.action else tell_failures(result, delivery.id, ports, now))
 
 
 def handle(result: PartResult, ports: Ports, now: datetime) -> str:
     """Keep one part's outcomes; when it was the last one, end the action."""
     if result.action is None:
-        return "not of an action"
+        return "of no action"
     ports.actions.record(result)
     outcome = ports.actions.outcome(result.action) or ports.actions.close_if_complete(result.action, now)
     if outcome is None:
         return "recorded"
     announce(result.action, outcome, ports)
     return outcome.result
+
+
+def tell_failures(result: PartResult, message: str, ports: Ports, now: datetime) -> str:
+    """Work that no action asked for (cluster events) has nobody who waits for it: what failed becomes a notice."""
+    failed = [outcome for outcome in result.outcomes if outcome.outcome == "failed"]
+    if failed:
+        notice = Notice(
+            id=f"node.failed/{message}",
+            type="dev.hullmark.node.failed.v1",
+            subject=failed[0].subject,
+            time=now,
+            data={"revision": result.revision, "failed": [outcome.model_dump(exclude_none=True) for outcome in failed]},
+        )
+        ports.bus.publish(Notice.TOPIC, [notice.outgoing()])
+    return f"{len(failed)} failed" if failed else "of no action"
 
 
 def announce(action: str, outcome: ActionOutcome, ports: Ports) -> None:

@@ -47,6 +47,8 @@ class NodeTask(BaseModel):
     aliases: dict[str, str] | None = None
     keep: list[str] = []
     changes: Changes | None = None
+    note: str = ""
+    """Whose values the write replaces, for the outcome's message."""
     settled: Outcome | None = None
     """Decided when it was planned again (its policies contradict each other, say): told, not applied."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shared.domain.aliases import AliasPair, aliases_for
 from shared.domain.design import DesignNode
 from shared.domain.labels import Declared, Policies, PolicyConflict, declare, diff
-from shared.domain.nodes import ALIAS_OWNER, Node
+from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 
 
@@ -26,6 +26,8 @@ class Write:
     task: NodeTask
     changes: Changes
     reasons: Mapping[str, str] = field(default_factory=dict)
+    contested: Mapping[str, str] = field(default_factory=dict)
+    """Keys that hold another manager's value now, with that manager: drift, or a first taking over."""
 
 
 def plan_node(
@@ -55,12 +57,21 @@ def plan_node(
         return _settled(name, "skipped", "Conflict", f"{held(change.skipped)}; left alone (onConflict: skip)")
     removed = [key for key in change.remove if key not in aliases.hold]
     changes = Changes(set=dict(sorted({**change.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
+    contested = {key: manager for key in changes.set if (manager := _other_holder(key, live))}
+    note = "; ".join(f"{key} was {live.labels[key]!r} by {manager}" for key, manager in sorted(contested.items()))
     task = task_of(name, live.uid, declared, policies).model_copy(
-        update={"changes": changes, "aliases": dict(aliases.hold) if aliases.write else None}
+        update={"changes": changes, "aliases": dict(aliases.hold) if aliases.write else None, "note": note}
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)
-    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)})
+    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested)
+
+
+def _other_holder(key: str, live: Node) -> str:
+    """Who set this key to the value that it has now, if not we."""
+    if key not in live.labels:
+        return ""
+    return ", ".join(manager for manager in live.owners.get(key, ()) if manager not in (OWNER, ALIAS_OWNER))
 
 
 def task_of(name: str, uid: str, declared: Declared, policies: Policies) -> NodeTask:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from local.pump import MAX_ATTEMPTS
+from shared.messages import LAST_ATTEMPT
 from local.steps import DEAD_LETTERS, Step, Steps
 from shared.wiring import Settings
 from tests.terraform.running import PROJECT, Planned
@@ -121,8 +121,8 @@ def _undelivered(subscription: dict[str, Any], topic: str, step: Step, uri: str)
         return
     if dead.get("dead_letter_topic") != f"projects/{PROJECT}/topics/{DEAD_LETTERS}":
         yield "no dead letter: a poison message is tried until it expires"
-    elif dead["max_delivery_attempts"] != MAX_ATTEMPTS:
-        yield f"given up after {dead['max_delivery_attempts']} deliveries; node_apply reports on number {MAX_ATTEMPTS}"
+    elif dead["max_delivery_attempts"] != LAST_ATTEMPT:
+        yield f"given up after {dead['max_delivery_attempts']} deliveries; node_apply reports on number {LAST_ATTEMPT}"
 
 
 def every_topic_has_both_ends(plan: Planned, steps: Steps) -> Iterator[str]:

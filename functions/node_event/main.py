@@ -1,0 +1,96 @@
+"""Turn a cluster event into a NodeApply where the node is not true. It never writes a node: node_apply does.
+
+in   node-events    Knative ApiServerSource CloudEvents, GKE audit LogEntries, NodeChanged
+out  node-applies   NodeApply, one node
+     notices        conflict detected, where writers fight or policies contradict each other
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import functions_framework
+from cloudevents.http import CloudEvent
+
+from shared import telemetry, wiring
+from shared.domain.aliases import in_force
+from shared.domain.labels import Policies
+from shared.domain.node_events import Ignored, NodeChange, UnreadableEvent, read_event
+from shared.domain.nodes import Node
+from shared.domain.planning import Settled, Write, plan_node
+from shared.drift import Repairs
+from shared.messages import Delivery, NodeApply, Notice
+from shared.wiring import Ports
+
+
+@functions_framework.cloud_event
+def node_event(event: CloudEvent) -> None:
+    """Entry point: decode, hand over. An event that says nothing to us, or that nobody can read, is told in the log and ends here:
+    events are hints, and the sweep repairs what they miss.
+    """
+    delivery = Delivery.from_event(event)
+    with telemetry.handling("node_event", delivery) as line:
+        try:
+            change = read_event(delivery.data, delivery.attributes)
+        except UnreadableEvent as unreadable:
+            line.warn()
+            line.outcome("unreadable", text=str(unreadable))
+            return
+        if isinstance(change, Ignored):
+            line.outcome("ignored", text=change.reason)
+            return
+        line.subject = change.name
+        ports = wiring.ports()
+        line.outcome(handle(change, ports, ports.clock()))
+
+
+def handle(change: NodeChange, ports: Ports, now: datetime) -> str:
+    """Compare the node with what is declared for it, and ask for a write where they differ; a word on what was done."""
+    if change.kind == "deleted":
+        return "deleted"
+    newest = ports.revisions.newest()
+    revision = ports.revisions.get(newest) if newest else None
+    policies = revision.policies if revision else Policies()
+    name = change.cluster or ports.default_cluster(revision)
+    cluster = ports.cluster(name, revision)
+    node = change.node() or cluster.node(change.name)
+    if node is None:
+        return "gone"
+    pairs = in_force(policies.alias_pairs, ports.server_version(name, cluster))
+    design = revision.node(node.name) if revision else None
+    match plan_node(node.name, design, node, policies, name, pairs):
+        case Settled(outcome=outcome):
+            if outcome.outcome == "failed":
+                tell(ports, f"{name}/{node.name}/{newest}", name, node, outcome.message, now)
+            return outcome.outcome
+        case Write() as write:
+            return repair(write, node, name, newest, change, ports, now)
+
+
+def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeChange, ports: Ports, now: datetime) -> str:
+    """Send the write out, unless others undo ours again and again: then the node waits, and who fights is told once."""
+    if write.contested:
+        repairs = Repairs(ports.store, cluster, node.name)
+        if not repairs.may(f"{node.uid}/{node.resource_version or change.resource_version}", now):
+            who = ", ".join(f"{key} ({manager})" for key, manager in sorted(write.contested.items()))
+            text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must let go."
+            tell(ports, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)
+            return "fought over"
+    task = NodeApply(cluster=cluster, revision=revision, nodes=[write.task])
+    ports.bus.publish(NodeApply.TOPIC, [task.outgoing()])
+    return "repair"
+
+
+def tell(ports: Ports, identity: str, cluster: str, node: Node, text: str, now: datetime) -> None:
+    """`dev.hullmark.conflict.detected.v1`, once for one identity."""
+    if ports.store.get(f"told/{identity}.json") is not None:
+        return
+    notice = Notice(
+        id=f"conflict.detected/{identity}",
+        type="dev.hullmark.conflict.detected.v1",
+        subject=f"{cluster}/{node.name}",
+        time=now,
+        data={"cluster": cluster, "node": node.name, "message": text},
+    )
+    ports.bus.publish(Notice.TOPIC, [notice.outgoing()])
+    ports.store.create(f"told/{identity}.json", b"{}")

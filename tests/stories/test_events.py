@@ -1,0 +1,160 @@
+"""Nodes stay true: events become repairs, our own writes end there, fights are bounded and named, sweeps repair what events missed."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from shared.domain.node_events import Kind, change_of
+from shared.domain.nodes import ALIAS_OWNER, OWNER
+from shared.messages import NodeChanged, Outgoing
+from tests.stories.fleet import Fleet, a_policy
+
+
+def tell(fleet: Fleet, name: str, kind: Kind = "changed") -> None:
+    """Our forwarder's event, with all that the node shows."""
+    change = change_of(kind, "default", fleet.node(name))
+    fleet.cloud.publish(NodeChanged.TOPIC, [NodeChanged.model_validate(change.model_dump()).outgoing()])
+    fleet.cloud.drain()
+
+
+def calls_of(fleet: Fleet) -> list[str]:
+    """What the cluster is asked from now on."""
+    calls: list[str] = []
+    fleet.cluster.before = lambda call, _node: calls.append(call)
+    return calls
+
+
+def test_a_new_node_gets_its_labels_with_one_write_and_no_read(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {"matchLabels": {"zone": "a"}}, {"rack": "r7"}))
+    fleet.relabels()
+    fleet.has_nodes(n1={"zone": "a", "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"})
+    change = change_of("added", "default", fleet.node("n1"))
+    calls = calls_of(fleet)
+
+    fleet.cloud.publish(NodeChanged.TOPIC, [NodeChanged.model_validate(change.model_dump()).outgoing()])
+    fleet.cloud.drain()
+
+    assert fleet.labels("n1")["rack"] == "r7"
+    assert [call for call in calls if call not in ("server_version",)] == ["apply_labels", "node"]  # the last is this test's own look
+
+
+def test_the_event_of_our_own_write_ends_there(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    change = change_of("changed", "default", fleet.node("n1"))
+    calls = calls_of(fleet)
+    fleet.cloud.publish(NodeChanged.TOPIC, [NodeChanged.model_validate(change.model_dump()).outgoing()])
+    fleet.cloud.drain()
+    assert "apply_labels" not in calls
+
+
+def test_a_node_created_again_under_its_name_gets_its_labels_again(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    fleet.cluster.delete("n1")
+    fleet.has_nodes(n1={"zone": "b"})
+    tell(fleet, "n1", "added")
+    assert fleet.labels("n1") == {"zone": "b", "rack": "r7"}
+
+
+def test_an_event_that_says_too_little_makes_the_node_be_read(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    event = {"specversion": "1.0", "type": "dev.knative.apiserver.ref.add", "data": {"kind": "Node", "apiVersion": "v1", "name": "n1"}}
+    fleet.cloud.publish(NodeChanged.TOPIC, [Outgoing(json.dumps(event).encode())])
+    fleet.cloud.drain()
+    assert fleet.labels("n1") == {"rack": "r7"}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"kind": "Pod"}', b"\xff"])
+def test_an_event_that_nobody_can_read_is_not_delivered_for_ever(fleet: Fleet, body: bytes) -> None:
+    fleet.cloud.publish(NodeChanged.TOPIC, [Outgoing(body or b"{}")])
+    fleet.cloud.drain()
+    assert fleet.cloud.delivered == 1
+
+
+def test_an_event_of_a_node_that_is_gone_by_now_changes_nothing(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    change = change_of("changed", "default", fleet.node("n1"))
+    fleet.cluster.delete("n1")
+    fleet.cloud.publish(NodeChanged.TOPIC, [NodeChanged.model_validate(change.model_dump()).outgoing()])
+    fleet.cloud.drain()
+    assert fleet.cluster.node("n1") is None
+
+
+def test_without_documents_events_keep_the_aliases(fleet: Fleet) -> None:
+    fleet.has_nodes(n1={"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"})
+    tell(fleet, "n1")
+    assert fleet.labels("n1")["beta.kubernetes.io/os"] == "linux"
+    assert fleet.node("n1").applied == {ALIAS_OWNER: frozenset({"beta.kubernetes.io/os"})}
+
+
+def test_a_fight_of_two_writers_is_bounded_and_named_in_one_notice(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    repaired = 0
+    for _ in range(20):
+        fleet.cluster.set_labels("n1", {"rack": "theirs"}, "other-operator")
+        tell(fleet, "n1")
+        repaired += fleet.labels("n1")["rack"] == "r7"
+    assert repaired == 3
+    (told,) = fleet.notices("conflict.detected")
+    assert "rack (other-operator)" in told["message"]
+
+    fleet.now += timedelta(minutes=10)
+    tell(fleet, "n1")
+    assert fleet.labels("n1")["rack"] == "r7"
+
+
+def test_an_event_delivered_again_takes_no_second_repair(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    fleet.cluster.set_labels("n1", {"rack": "theirs"}, "other-operator")
+    change = NodeChanged.model_validate(change_of("changed", "default", fleet.node("n1")).model_dump())
+    for _ in range(10):
+        fleet.cloud.publish(NodeChanged.TOPIC, [change.outgoing()])
+        fleet.cloud.drain()
+    assert fleet.notices("conflict.detected") == []
+    assert len(fleet.ports.store.keys("drift/")) == 1
+
+
+def test_the_sweep_repairs_what_events_missed_and_names_who_changed_it(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "n2": {"rack": "r8"}})
+    fleet.has_nodes(n1={}, n2={})
+    revision = fleet.ports.revisions.newest()
+    fleet.relabels()
+    fleet.cluster.set_labels("n1", {"rack": "by-hand"}, "kubectl-edit")
+
+    action = fleet.sends(name="drift_sweep")
+    fleet.cloud.drain()
+
+    assert fleet.labels("n1") == {"rack": "r7"}
+    (told,) = fleet.ended(action).outcomes
+    assert (told.subject, told.outcome, told.reason) == ("n1", "changed", "Drift")
+    assert "rack was 'by-hand' by kubectl-edit" in told.message
+    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-success"]
+    assert fleet.node("n1").applied == {OWNER: frozenset({"rack"})}
+
+
+def test_a_write_for_an_event_that_fails_is_told(fleet: Fleet) -> None:
+    from shared.ports import Refused
+
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+
+    def forbidden(call: str, _node: str) -> None:
+        if call == "apply_labels":
+            raise Refused("Forbidden", "may not patch nodes")
+
+    fleet.cluster.before = forbidden
+    tell(fleet, "n1", "added")
+    (told,) = fleet.notices("node.failed")
+    assert [failed["reason"] for failed in told["failed"]] == ["Forbidden"]
