@@ -88,14 +88,22 @@ class GkeVersions:
         try:
             self._client = self._client or self._open()
             return getattr(self._client, method)(request=request, timeout=SECONDS, retry=None)
-        except exceptions.FailedPrecondition as error:
-            raise _busy(f"{method}: {error.message}") from error
         except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.Aborted, exceptions.RetryError, OSError) as error:
             raise Unavailable(f"{method}: {error}") from error
         except exceptions.GoogleAPICallError as error:
+            if _status(error) == "FAILED_PRECONDITION":  # another operation runs on the cluster
+                raise _busy(f"{method}: {error.message}") from error
             raise Refused(type(error).__name__, f"{method}: {error.message}") from error
         except GoogleAuthError as error:
             raise Refused("Unauthorized", f"{method}: {error}") from error
+
+
+def _status(error: exceptions.GoogleAPICallError) -> str:
+    """google.rpc.Code's name in the answer: over REST, FAILED_PRECONDITION and INVALID_ARGUMENT are both a 400."""
+    try:
+        return str(error.response.json()["error"]["status"])
+    except (AttributeError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _busy(message: str) -> Unavailable:
