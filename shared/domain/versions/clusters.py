@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shared.domain.reading import Document, Problem
 from shared.domain.versions.catalogue import CONTAINERD
@@ -159,6 +160,24 @@ def _window(fields: Fields, annotations: Fields) -> Window:
     except InvalidWindow:
         pass
     return replace(ALWAYS, freezes=freezes)
+
+
+def declared_cluster(
+    name: str, spec: Mapping[str, Any], kubernetes: str, pools: tuple[Pool, ...], catalogue: str, *, deleting: bool = False
+) -> FleetCluster:
+    """A provider's cluster under its Cluster document: the document's window, switches and profile, else the provider's catalogue."""
+    maintenance = spec.get("maintenance") or {}
+    auto, times = maintenance.get("autoUpdate") or {}, maintenance.get("timeWindow")
+    return FleetCluster(
+        id=name,
+        kubernetes=kubernetes,
+        profile=spec.get("cloudProfile") or catalogue,
+        pools=pools,
+        auto_kubernetes=auto.get("kubernetesVersion", True),
+        auto_image=auto.get("machineImageVersion", True),
+        window=parse_window(times["begin"], times["end"], maintenance.get("timeZone")) if times else ALWAYS,
+        deleting=deleting,
+    )
 
 
 def check_window(document: Document) -> list[Problem]:

@@ -1,0 +1,145 @@
+"""An EKS cluster and its managed node groups as a fleet of one: `shared.ports.Fleet` over boto3.
+
+EKS knows minors only: `1.31` is the whole version, and the end of standard support is when it expires. Its API has no dry run: what can
+be known beforehand is asked instead. A control plane takes minutes; until it is through, its node groups answer UpdateRunning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
+from shared.domain.versions.classification import Offered
+from shared.domain.versions.clusters import FleetCluster, Pool, Step, declared_cluster
+from shared.domain.versions.semver import parse
+from shared.ports import Refused, Stale, Unavailable
+
+T = TypeVar("T")
+CATALOGUE = "eks"
+"""The name of the profile that EKS itself provides."""
+CLASSIFICATIONS = {"STANDARD_SUPPORT": "supported", "EXTENDED_SUPPORT": "deprecated", "UNSUPPORTED": "deprecated"}
+BUSY = frozenset(["ResourceInUseException"])
+LATER = frozenset(["ThrottlingException", "TooManyRequestsException", "ServerException", "ServiceUnavailableException", "InternalFailure"])
+
+
+def client_for(region: str) -> Any:
+    """A boto3 client for EKS; credentials are found as boto3 finds them."""
+    import boto3
+
+    return boto3.client("eks", region_name=region)
+
+
+class EksVersions:
+    """`shared.ports.Fleet` with the one cluster `eks/NAME` that a Cluster document stands for."""
+
+    def __init__(self, name: str, eks_name: str, client: Callable[[], Any], spec: Mapping[str, Any]) -> None:
+        self.id = f"eks/{name}"
+        self._eks_name = eks_name
+        self._spec = spec
+        self._open = client
+        self._client: Any = None
+
+    def clusters(self) -> Iterator[FleetCluster]:
+        found = self.cluster(self.id)
+        if found is not None:
+            yield found
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        if name != self.id:
+            return None
+        about = self._describe()
+        groups = [each for page in self._pages("list_nodegroups", "nodegroups") for each in page]
+        pools = tuple(Pool(group, "node group", kubernetes=self._group(group)["version"]) for group in groups)
+        return declared_cluster(self.id, self._spec, about["version"], pools, CATALOGUE, deleting=about["status"] == "DELETING")
+
+    def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        listed = [each for page in self._pages("describe_cluster_versions", "clusterVersions", named=False) for each in page]
+        offered = [Offered(each["clusterVersion"], _classification(each), _end(each)) for each in listed]
+        return [CloudProfile(CATALOGUE, tuple(offered), machine_types=(MachineType("node group"),))], []
+
+    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+        about = self._describe()
+        current = self._group(step.pool)["version"] if step.pool else about["version"]
+        wanted = _minor(step.to)
+        if _minor(current) == wanted:
+            return False
+        if _minor(current) != _minor(step.current):
+            raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
+        self._must_be_idle(about, step, wanted)
+        if dry_run:
+            return True
+        if step.pool:
+            self._call("update_nodegroup_version", clusterName=self._eks_name, nodegroupName=step.pool, version=wanted)
+        else:
+            self._call("update_cluster_version", name=self._eks_name, version=wanted)
+        return True
+
+    def _must_be_idle(self, about: Mapping[str, Any], step: Step, wanted: str) -> None:
+        busy = about["status"] != "ACTIVE"
+        if step.pool:
+            group = self._group(step.pool)
+            if group.get("amiType") == "CUSTOM":
+                raise Refused("CustomImage", f"node group {step.pool} runs an image of its own: give its launch template a new one")
+            busy = busy or group["status"] != "ACTIVE" or parse(about["version"]).key < parse(wanted).key
+        if busy:
+            raise _busy(f"{self.id} is {about['status']} on {about['version']}")
+
+    def _describe(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._call("describe_cluster", name=self._eks_name)["cluster"]
+        return found
+
+    def _group(self, group: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._call("describe_nodegroup", clusterName=self._eks_name, nodegroupName=group)["nodegroup"]
+        return found
+
+    def _pages(self, operation: str, key: str, *, named: bool = True) -> Iterator[list[Any]]:
+        arguments = {"clusterName": self._eks_name} if named else {}
+        token = None
+        while True:
+            answer = self._call(operation, **arguments, **({"nextToken": token} if token else {}))
+            yield answer.get(key) or []
+            token = answer.get("nextToken")
+            if not token:
+                return
+
+    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            self._client = self._client or self._open()
+            answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
+        except ClientError as error:
+            code, message = error.response["Error"].get("Code", ""), f"{operation}: {error.response['Error'].get('Message', error)}"
+            if code in BUSY:
+                raise _busy(message) from error
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if code in LATER or status >= 500:
+                raise Unavailable(message) from error
+            raise Refused("NotFound" if code == "ResourceNotFoundException" else code or "Refused", message) from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise Refused("Unauthorized", f"{operation}: {error}") from error
+        except BotoCoreError as error:
+            raise Unavailable(f"{operation}: {error}") from error
+        return answer
+
+
+def _busy(message: str) -> Unavailable:
+    error = Unavailable(message)
+    error.reason = "UpdateRunning"
+    return error
+
+
+def _minor(version: str) -> str:
+    parsed = parse(version)
+    return f"{parsed.major}.{parsed.minor}"
+
+
+def _classification(found: Mapping[str, Any]) -> str:
+    return CLASSIFICATIONS.get(str(found.get("versionStatus") or found.get("status") or "").upper(), "supported")
+
+
+def _end(found: Mapping[str, Any]) -> datetime | None:
+    end = found.get("endOfStandardSupportDate")
+    return end.astimezone(UTC) if isinstance(end, datetime) else None

@@ -1,0 +1,112 @@
+"""A GKE cluster and its node pools as a fleet of one: `shared.ports.Fleet` over google-cloud-container's REST transport.
+
+What GKE offers is the valid versions of the cluster's release channel; one that is no longer valid counts as missing. The API has no dry
+run and does one thing at a time: while an operation runs, everything else answers UpdateRunning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+
+from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
+from shared.domain.versions.classification import Offered
+from shared.domain.versions.clusters import FleetCluster, Pool, Step, declared_cluster
+from shared.domain.versions.semver import parse
+from shared.ports import Refused, Stale, Unavailable
+
+SECONDS = 30.0
+"""One call."""
+
+
+def client() -> Any:
+    """The client, with the credentials of the environment."""
+    from google.cloud import container_v1
+
+    return container_v1.ClusterManagerClient(transport="rest")
+
+
+class GkeVersions:
+    """`shared.ports.Fleet` with the one cluster `gke/NAME` that a Cluster document stands for."""
+
+    def __init__(self, name: str, location: str, gke_name: str, client: Callable[[], Any], spec: Mapping[str, Any]) -> None:
+        self.id = f"gke/{name}"
+        self._location = location
+        self._path = f"{location}/clusters/{gke_name}"
+        self._spec = spec
+        self._open = client
+        self._client: Any = None
+
+    def clusters(self) -> Iterator[FleetCluster]:
+        found = self.cluster(self.id)
+        if found is not None:
+            yield found
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        if name != self.id:
+            return None
+        about = self._describe()
+        pools = tuple(Pool(pool.name, "node pool", kubernetes=pool.version) for pool in about.node_pools)
+        stopping = about.status.name == "STOPPING"
+        return declared_cluster(self.id, self._spec, about.current_master_version, pools, self.id, deleting=stopping)
+
+    def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        channel = self._describe().release_channel.channel
+        offered = self._call("get_server_config", name=self._location)
+        mine = next((each for each in offered.channels if channel and each.channel == channel), None)
+        versions = mine.valid_versions if mine else offered.valid_master_versions
+        return [CloudProfile(self.id, tuple(Offered(each) for each in versions), machine_types=(MachineType("node pool"),))], []
+
+    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+        about = self._describe()
+        pool = next((each for each in about.node_pools if each.name == step.pool), None)
+        if step.pool and pool is None:
+            raise Refused("NotFound", f"{name} has no node pool {step.pool}")
+        current = pool.version if pool else about.current_master_version
+        if current == step.to:
+            return False
+        if current != step.current:
+            raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
+        if about.status.name != "RUNNING" or (pool and parse(about.current_master_version).key < parse(step.to).key):
+            raise _busy(f"{name} is {about.status.name} on {about.current_master_version}")
+        if dry_run:
+            return True
+        if pool:
+            place = f"{self._path}/nodePools/{pool.name}"
+            self._call("update_node_pool", name=place, node_version=step.to, image_type=pool.config.image_type)
+        else:
+            self._call("update_master", name=self._path, master_version=step.to)
+        return True
+
+    def _describe(self) -> Any:
+        return self._call("get_cluster", name=self._path)
+
+    def _call(self, method: str, **request: Any) -> Any:
+        try:
+            self._client = self._client or self._open()
+            return getattr(self._client, method)(request=request, timeout=SECONDS, retry=None)
+        except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.Aborted, exceptions.RetryError, OSError) as error:
+            raise Unavailable(f"{method}: {error}") from error
+        except exceptions.GoogleAPICallError as error:
+            if _status(error) == "FAILED_PRECONDITION":  # another operation runs on the cluster
+                raise _busy(f"{method}: {error.message}") from error
+            raise Refused(type(error).__name__, f"{method}: {error.message}") from error
+        except GoogleAuthError as error:
+            raise Refused("Unauthorized", f"{method}: {error}") from error
+
+
+def _status(error: exceptions.GoogleAPICallError) -> str:
+    """google.rpc.Code's name in the answer: over REST, FAILED_PRECONDITION and INVALID_ARGUMENT are both a 400."""
+    try:
+        return str(error.response.json()["error"]["status"])
+    except (AttributeError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _busy(message: str) -> Unavailable:
+    error = Unavailable(message)
+    error.reason = "UpdateRunning"
+    return error

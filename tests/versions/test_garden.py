@@ -1,0 +1,175 @@
+"""Live Shoots of a garden cluster, on a real kube-apiserver with Shoot and CloudProfile CRDs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from local.kube_apiserver import KubeApiserver
+from shared.adapters.apiserver import ApiServer, Rejected
+from shared.adapters.gardener import GROUP, Garden
+from shared.domain.versions.clusters import Step
+from shared.ports import Refused, Stale
+from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot
+
+pytestmark = pytest.mark.real
+KINDS = {"shoots": ("Shoot", "Namespaced"), "cloudprofiles": ("CloudProfile", "Cluster")}
+
+
+def crd(plural: str) -> dict[str, Any]:
+    kind, scope = KINDS[plural]
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    forbidden = {"type": "string", "not": {"enum": ["1.28.9"]}}
+    spec = {**free, "properties": {"kubernetes": {**free, "properties": {"version": forbidden}}}} if kind == "Shoot" else free
+    schema = {"type": "object", "properties": {"spec": spec}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.core.gardener.cloud"},
+        "spec": {
+            "group": "core.gardener.cloud",
+            "scope": scope,
+            "names": {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+class Real:
+    """A garden on the API server: objects put and read as they are."""
+
+    def __init__(self, kube: KubeApiserver) -> None:
+        self.access = kube.access
+        self.server = ApiServer(kube.access)
+        for plural in KINDS:
+            self.put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd(plural))
+        self.put("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}})
+        for plural in KINDS:
+            self.wait_for(plural)
+
+    def wait_for(self, plural: str) -> None:
+        for _ in range(100):
+            try:
+                self.server.request("GET", f"{GROUP}/{plural}")
+                return
+            except Rejected:
+                time.sleep(0.1)
+        raise AssertionError(f"{plural} are not served")
+
+    def put(self, path: str, body: dict[str, Any]) -> None:
+        """Create or replace."""
+        with suppress(Rejected):
+            if path.startswith(GROUP):
+                self.server.request("DELETE", f"{path}/{body['metadata']['name']}")
+        try:
+            self.server.request("POST", path, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+        except Rejected as rejected:
+            if rejected.code != 409:
+                raise
+
+    def has(self, body: dict[str, Any]) -> None:
+        self.put(f"{GROUP}/cloudprofiles" if body["kind"] == "CloudProfile" else f"{GROUP}/namespaces/garden/shoots", body)
+
+    def shoot(self, name: str = "s") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.server.request("GET", f"{GROUP}/namespaces/garden/shoots/{name}"))
+        return found
+
+
+@pytest.fixture(scope="module")
+def real(kube: KubeApiserver) -> Real:
+    return Real(kube)
+
+
+@pytest.fixture
+def garden(real: Real) -> Garden:
+    real.has(cloud_profile())
+    real.has(shoot())
+    return Garden(real.access)
+
+
+def test_shoots_and_profiles_are_read(garden: Garden) -> None:
+    (profile,), _ = garden.profiles()
+    assert [each.version for each in profile.kubernetes] == ["1.29.0", "1.28.1", "1.27.3"]
+    assert [cluster.id for cluster in garden.clusters()] == ["garden/s"]
+    assert garden.cluster("garden/none") is None
+
+
+@pytest.mark.parametrize(
+    ("step", "path"),
+    [
+        (Step("controlPlane", "kubernetes", "1.27.3", "1.28.1"), ("kubernetes", "version")),
+        (Step("worker/a", "kubernetes", "1.27.3", "1.28.1"), ("provider", "workers", 0, "kubernetes", "version")),
+        (Step("worker/a", "machineImage", "1.0.0", "1.2.0"), ("provider", "workers", 0, "machine", "image", "version")),
+    ],
+)
+def test_a_step_changes_one_version_and_a_dry_run_none(real: Real, garden: Garden, step: Step, path: tuple[Any, ...]) -> None:
+    before = real.shoot()
+    assert garden.apply("garden/s", step, dry_run=True)
+    assert real.shoot() == before
+    assert garden.apply("garden/s", step)
+    after = real.shoot()["spec"]
+    assert at(after, path) == step.to
+    put(after, path, step.current)
+    assert after == before["spec"]
+    assert not garden.apply("garden/s", step)
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for part in path:
+        value = value[part]
+    return value
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
+    at(value, path[:-1])[path[-1]] = new
+
+
+def test_a_step_from_another_version_and_one_that_the_server_refuses_change_nothing(real: Real, garden: Garden) -> None:
+    with pytest.raises(Stale, match=r"1\.27\.3 now"):
+        garden.apply("garden/s", Step("controlPlane", "kubernetes", "1.26.0", "1.28.1"))
+    with pytest.raises(Refused, match="not"):
+        garden.apply("garden/s", Step("controlPlane", "kubernetes", "1.27.3", "1.28.9"), dry_run=True)
+    with pytest.raises(Refused):
+        garden.apply("garden/s", Step("worker/z", "kubernetes", "1.27.3", "1.28.1"))
+    assert real.shoot()["spec"]["kubernetes"]["version"] == "1.27.3"
+
+
+def test_maintain_is_taken_out_of_the_operations_that_were_asked_for(real: Real, garden: Garden) -> None:
+    real.has(shoot(annotations={"gardener.cloud/operation": "retry;maintain"}))
+    garden.apply("garden/s", Step("controlPlane", "kubernetes", "1.27.3", "1.28.1"))
+    assert real.shoot()["metadata"]["annotations"] == {"gardener.cloud/operation": "retry"}
+
+
+@pytest.fixture
+def site(real: Real) -> Iterator[Site]:
+    from shared import telemetry, wiring
+
+    telemetry.write_to(None)
+    fleet = Site()
+    fleet.ports.open_fleet = lambda _name, _spec: Garden(real.access)
+    fleet.commits(
+        {
+            "apiVersion": "hullmark.dev/v1",
+            "kind": "Cluster",
+            "metadata": {"name": "garden"},
+            "spec": {"provider": "gardener", "access": {"inCluster": {}}},
+        }
+    )
+    yield fleet
+    wiring.install(None)
+
+
+def test_a_live_shoot_is_changed_inside_its_window_and_left_alone_outside_it(real: Real, garden: Garden, site: Site) -> None:
+    before = real.shoot()
+    site.checks(EVENING.replace(hour=12))
+    site.checks(EVENING.replace(hour=22, minute=45, second=1))
+    assert real.shoot() == before
+    site.checks(EVENING)
+    spec = real.shoot()["spec"]
+    assert (spec["kubernetes"]["version"], spec["provider"]["workers"][0]["kubernetes"]["version"]) == ("1.28.1", "1.28.1")
+    assert site.actions() == [{"controlPlane/kubernetes": "changed", "worker/a/kubernetes": "changed"}]
