@@ -157,7 +157,8 @@ def _written(line: Line, ids: Mapping[str, str], seconds: float) -> None:
     if stream is None:
         return
     project = os.environ.get("HULLMARK_PROJECT") or os.environ.get("GOOGLE_CLOUD_PROJECT") or ""
-    labels = {"step": line.step, "outcome": line.result, "action": line.action, "reason": line.reason}
+    code = "" if " " in line.reason else line.reason  # a label is a code to group by; a sentence stays in the line
+    labels = {"step": line.step, "outcome": line.result, "action": line.action, "reason": code}
     said = " ".join(word for word in (line.step, line.result, line.subject, line.reason) if word)
     entry: dict[str, Any] = {
         "severity": line.severity,

@@ -95,6 +95,15 @@ def test_a_failure_is_told_with_its_reason_and_goes_on_up(out: io.StringIO) -> N
     assert "rack" in said["message"]
 
 
+def test_a_reason_in_words_is_told_and_is_no_label(out: io.StringIO) -> None:
+    for reason in ("no nodes: give target_nodes", "UnknownNode"):
+        with telemetry.handling("relabel_request", delivery()) as line:
+            line.outcome("refused", reason)
+    told = lines(out)
+    assert [one["reason"] for one in told] == ["no nodes: give target_nodes", "UnknownNode"]
+    assert [one["logging.googleapis.com/labels"].get("reason") for one in told] == [None, "UnknownNode"]
+
+
 def test_metrics_count_messages_by_step_and_outcome_in_prometheus_form(out: io.StringIO) -> None:
     for result in ("done", "done", "refused"):
         with telemetry.handling("counted_step", delivery()) as line:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from shared.control import control
 from shared.domain import actions
+from shared.messages import Outgoing
 from shared.ports import Unavailable
 from tests.faults.site import FOREIGN, LABELS_1, LABELS_2, OUTCOMES_1, REVISION_2, a_site
 from tests.faults.world import ACTION, SECOND, WRITES, Call, Fault, Finding, Interference, World, applies, at, failure, inflict
@@ -220,6 +221,82 @@ def test_an_action_may_be_paused_and_go_on_at_every_single_call() -> None:
     count = len(numbered(undisturbed().calls))
     pairs = [(first, later) for first in range(1, count + 1) for later in (*range(first + 1, count + 1, 7), count + 100)]
     every("paused", [(f"pause before call {first}, unpause before {later}", run(first, later)) for first, later in pairs])
+
+
+@pytest.mark.parametrize("later", [0.0, 4000.0], ids=["in time", "after the deadline"])
+def test_the_clock_may_sweep_before_every_single_call(later: float) -> None:
+    def sweep(world: World) -> None:
+        waiting, world._queue = world._queue, []  # the sweep is all that is delivered now
+        world.sweep(later)
+        world._queue = [*waiting, *world._queue]
+
+    def run(call: Call) -> Callable[[Finding], World]:
+        def one(found: Finding) -> World:
+            world = a_site(World(interfere=meanwhile(call.number, sweep)))
+            world.ask()
+            world.drain()
+            if not later:
+                right(found, world)
+                told_of_each(found, world)
+                return world
+            world.ended_once(found, ACTION)
+            found.expect(world.outcome().result in ("expired", "partial_success"), f"ended {world.outcome().result}")
+            for name, labels in world.labels().items():
+                found.expect(labels in (LABELS_1[name], begin[name]), f"{name} has {labels}")
+            return world
+
+        return one
+
+    begin = a_site(World()).labels()
+    every("swept", [(f"sweep before {call}", run(call)) for call in numbered(undisturbed().calls)])
+
+
+@pytest.mark.parametrize("fault", [Fault.dies_before, Fault.dies_after])
+def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fault: Fault) -> None:
+    def asked(interfere: Interference | None = None) -> World:
+        world = a_site(World(interfere=interfere))
+        world.publish("relabel-requests", [Outgoing(b'{"name": "update_site"}')])
+        world.drain()
+        return world
+
+    def run(call: Call) -> Callable[[Finding], World]:
+        def one(found: Finding) -> World:
+            world = asked(at(call.number, fault))
+            actions = world.untouched.actions.ids()
+            found.expect(len(actions) == 1, f"actions {actions}")
+            right(found, world, LABELS_1, *actions)
+            return world
+
+        return one
+
+    calls = [call for call in numbered(asked().calls) if applies(fault, call)]
+    every("no id", [(f"{fault.name} at {call}", run(call)) for call in calls])
+
+
+def test_a_retry_asks_again_for_the_nodes_that_failed_and_no_others() -> None:
+    down = {"b-new", "e-pruned"}
+
+    def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+        if call.method == "apply_labels" and call.argument in down:
+            raise Unavailable("connection refused")
+        return do()
+
+    world = a_site(World(interfere=interfere))
+    world.ask()
+    world.drain()
+    failed = world.outcome().unsuccessful
+    assert failed == ["b-new", "e-pruned", "g-gone"]
+    down.clear()
+    before = len(world.calls)
+    world.ask(SECOND, name="update_labels", target_nodes=failed, retry_of=ACTION)
+    world.drain()
+    assert {o.subject: o.outcome for o in world.outcome(SECOND).outcomes} == {
+        "b-new": "changed",
+        "e-pruned": "changed",
+        "g-gone": "missing",
+    }
+    assert {call.argument for call in world.calls[before:] if call.method == "apply_labels"} == {"b-new", "e-pruned"}
+    assert world.labels() == LABELS_1
 
 
 @pytest.mark.parametrize("port", ["store", "bus", "cluster"])
