@@ -126,7 +126,7 @@ class Real:
         topology = PodTopology(lambda: Declared(policies, lambda _: cluster))
         wiring.install(cast("Any", type("OnlyPods", (), {"pod_topology": topology})))
         try:
-            with self.serving(functions_framework.create_app("pod_binding", str(MAIN))) as url:  # type: ignore[no-untyped-call]
+            with self.serving(functions_framework.create_app("pod_binding", str(MAIN))) as url:
                 yield url
         finally:
             wiring.install(None)

@@ -39,7 +39,7 @@ def fleet() -> Fleet:
 def client(fleet: Fleet) -> Iterator[FlaskClient]:
     topology = PodTopology(lambda: Declared((a_policy(),), lambda _: fleet.as_cluster()))
     wiring.install(Mock(pod_topology=topology))
-    yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()  # type: ignore[no-untyped-call]
+    yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()
     wiring.install(None)
 
 
@@ -124,7 +124,7 @@ def test_policies_are_those_of_the_newest_revision_and_nodes_those_of_the_cluste
     ports.revisions.commit("me", datetime.now(UTC))
     wiring.install(ports)
     try:
-        client = functions_framework.create_app("pod_binding", str(MAIN)).test_client()  # type: ignore[no-untyped-call]
+        client = functions_framework.create_app("pod_binding", str(MAIN)).test_client()
         review = a_review(a_binding())
         for cluster in ("east", "west"):
             assert patched(review, asked(client, review, f"/{cluster}"))["metadata"]["labels"] == {ZONE: cluster}
