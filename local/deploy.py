@@ -42,7 +42,7 @@ ADVICE = (
     (
         r"SERVICE_DISABLED|has not been used in project|API .* is disabled|it is disabled",
         "a Google API is switched off: gcloud services enable cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
-        " --project={project} (Terraform switches on the others; with enable_apis=false somebody else must), wait a minute, and deploy again",
+        " --project={project} (Terraform switches on the others; with enable_apis=false somebody else must); wait a minute, deploy again",
     ),
     (
         r"service-\d+@gcp-sa-pubsub\S* does not exist",
@@ -59,7 +59,7 @@ ADVICE = (
     ),
     (r"does not have storage\.buckets\.create|storage\.buckets\.create", "you need roles/storage.admin on project {project}"),
     (
-        r"the requested bucket name is not available|bucket name is already|Your previous request to create the named bucket",
+        r"[Tt]he requested bucket name is not available|bucket name is already|Your previous request to create the named bucket",
         "the bucket's name is taken, somewhere in the world: choose one with store_bucket",
     ),
     (

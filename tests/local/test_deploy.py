@@ -1,0 +1,232 @@
+"""`make plan`, `deploy` and `destroy` with programs in place of terraform and gcloud that write down what they are asked."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from local import deploy
+from local.deploy import main
+
+FAKE = """\
+#!{python}
+import json, pathlib, re, sys
+here = pathlib.Path({folder!r})
+asked = " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])
+with (here / "asked").open("a") as log:
+    log.write(asked + "\\n")
+for pattern, (out, code) in json.loads((here / "answers.json").read_text()).items():
+    if re.search(pattern, asked):
+        (sys.stderr if code else sys.stdout).write(out)
+        sys.exit(code)
+"""
+OUTPUTS = {
+    "topics": {"relabel-requests": "relabel-requests", "notices": "notices"},
+    "publish": "gcloud pubsub topics publish …",
+    "api_url": "https://api.run.app",
+    "status_page": "gcloud run services proxy …",
+    "store": "gs://fleet-project-hullmark",
+}
+ACTION = "01KAJ3Z8Q0000000000000000A"
+
+
+def a_notice(kind: str, **data: Any) -> str:
+    notice = {"subject": ACTION, "type": f"dev.hullmark.{kind}.v1", "data": data}
+    other = {"subject": "another", "type": "dev.hullmark.action.finished.v1", "data": {"result": "of somebody else"}}
+    encoded = [{"message": {"data": base64.b64encode(json.dumps(one).encode()).decode()}} for one in (other, notice)]
+    return json.dumps(encoded)
+
+
+REFUSED = a_notice("request.refused", problems=[{"message": "there is no committed revision"}])
+FINE: dict[str, tuple[str, int]] = {
+    "gcloud config get-value account": ("me@example.com\n", 0),
+    "gcloud services list": ("cloudresourcemanager.googleapis.com\ncloudfunctions.googleapis.com\n", 0),
+    "gcloud functions regions list": ("projects/p/locations/europe-west1\nprojects/p/locations/us-east1\n", 0),
+    "gcloud storage buckets describe": ("not found", 1),
+    "gcloud pubsub subscriptions pull": (REFUSED, 0),
+    "terraform state show": ("no such resource", 1),
+    "terraform output": (json.dumps({name: {"value": value} for name, value in OUTPUTS.items()}), 0),
+}
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the whole PATH, with a terraform and a gcloud."""
+    for name in ("terraform", "gcloud"):
+        tool = tmp_path / name
+        tool.write_text(FAKE.format(python=sys.executable, folder=str(tmp_path)))
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("PROJECT", "REGION", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(deploy, "ULID", lambda: ACTION)
+    monkeypatch.setattr(deploy, "SMOKE_SECONDS", 0.5)
+    (tmp_path / "root").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def run(tools: Path) -> Run:
+    """Run one command; `answers` stand before the usual ones."""
+
+    def call(*arguments: str, answers: dict[str, tuple[str, int]] | None = None, where: bool = True) -> Result:
+        (tools / "answers.json").write_text(
+            json.dumps((answers or {}) | {key: said for key, said in FINE.items() if key not in (answers or {})})
+        )
+        place = ["--project", "fleet-project", "--region", "europe-west1"] if where else []
+        return CliRunner().invoke(main, [*arguments, *place, "--root", str(tools / "root")], catch_exceptions=False)
+
+    return call
+
+
+def asked(tools: Path) -> list[str]:
+    return (tools / "asked").read_text().splitlines() if (tools / "asked").exists() else []
+
+
+def position(lines: list[str], pattern: str) -> int:
+    found = [number for number, line in enumerate(lines) if re.search(pattern, line)]
+    assert found, f"{pattern} was not asked; asked: {lines}"
+    return found[0]
+
+
+def test_deploy_applies_the_archive_and_sends_a_message_through(run: Run, tools: Path) -> None:
+    done = run("deploy", "--var", "enable_apis=false")
+    assert done.exit_code == 0, done.output
+    lines = asked(tools)
+    assert position(lines, "terraform init") < position(lines, "terraform apply") < position(lines, "topics publish")
+    apply = lines[position(lines, "terraform apply")]
+    archive = re.search(r"-var=archive=(\S+)", apply)
+    assert archive
+    assert Path(archive[1]).is_absolute()
+    assert Path(archive[1]).exists()
+    assert "-var=project=fleet-project" in apply
+    assert "-var=enable_apis=false" in apply
+    published = lines[position(lines, "topics publish")]
+    assert '"dry_run": true' in published
+    assert "smoke test: the request went through and was refused (there is no committed revision)" in done.output
+    assert "https://api.run.app" in done.output
+
+
+def test_the_smoke_test_cleans_up_after_itself_and_says_what_the_dry_run_found(run: Run, tools: Path) -> None:
+    finished = a_notice("action.finished", result="success", counts={"unchanged": 3})
+    done = run("deploy", answers={"subscriptions pull": (finished, 0)})
+    assert "dry run success: {'unchanged': 3}" in done.output
+    lines = asked(tools)
+    assert position(lines, "subscriptions create hullmark-smoke-") < position(lines, "subscriptions delete hullmark-smoke-")
+
+
+def test_no_answer_is_an_error_that_says_where_to_look(run: Run, tools: Path) -> None:
+    done = run("deploy", answers={"subscriptions pull": ("[]", 0)})
+    assert done.exit_code == 1
+    assert "hullmark-relabel-request" in done.output
+    position(asked(tools), "subscriptions delete hullmark-smoke-")
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(0, 0), (2, 2)])
+def test_plan_says_by_its_exit_code_whether_something_would_change_and_changes_nothing(
+    run: Run, tools: Path, code: int, exit_code: int
+) -> None:
+    done = run("plan", answers={"terraform plan": ("", code)})
+    assert done.exit_code == exit_code
+    assert not any(re.search("apply|destroy|publish", line) for line in asked(tools))
+
+
+def test_destroy_leaves_the_store_and_says_so(run: Run, tools: Path) -> None:
+    done = run("destroy", "--yes", answers={"terraform state show": ('    name = "fleet-project-hullmark"\n', 0)})
+    assert done.exit_code == 0, done.output
+    lines = asked(tools)
+    assert position(lines, f"terraform state rm {re.escape(deploy.STORE)}") < position(lines, "terraform destroy")
+    assert "left: bucket gs://fleet-project-hullmark" in done.output
+    assert "gcloud storage rm --recursive gs://fleet-project-hullmark" in done.output
+
+
+def test_destroy_asks_first(run: Run, tools: Path) -> None:
+    done = run("destroy")
+    assert done.exit_code == 1
+    assert not any("destroy" in line for line in asked(tools))
+
+
+def test_a_store_that_was_left_is_taken_up_again(run: Run, tools: Path) -> None:
+    (tools / "root" / "terraform.tfvars").write_text('store_bucket = "my-store"\n')
+    run("deploy", answers={"gcloud storage buckets describe gs://my-store": ("my-store", 0)})
+    lines = asked(tools)
+    imported = position(lines, f"terraform import .*{re.escape(deploy.STORE)} my-store")
+    assert imported < position(lines, "terraform apply")
+
+
+def test_the_place_is_read_from_the_variables_file(run: Run, tools: Path) -> None:
+    (tools / "root" / "terraform.tfvars").write_text('project = "of-the-file"\nregion  = "us-east1"\n')
+    assert run("plan", where=False).exit_code == 0
+    assert "-var=project=of-the-file -var=region=us-east1" in asked(tools)[position(asked(tools), "terraform plan")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"get-value account": ("", 0)}, "gcloud auth login"),
+        ({"application-default": ("no credentials", 1)}, "gcloud auth application-default login"),
+        ({"projects describe": ("403", 1)}, "no project fleet-project that me@example.com may see"),
+        ({"services list": ("pubsub.googleapis.com\n", 0)}, "gcloud services enable cloudresourcemanager.googleapis.com"),
+        ({"regions list": ("projects/p/locations/us-east1\n", 0)}, "no region europe-west1; there are us-east1"),
+    ],
+    ids=["no account", "no credentials", "no project", "an API off", "a wrong region"],
+)
+def test_what_is_missing_is_named_before_terraform_starts(run: Run, tools: Path, answers: dict[str, tuple[str, int]], said: str) -> None:
+    done = run("deploy", answers=answers)
+    assert done.exit_code == 1
+    assert said in done.output
+    assert not any(line.startswith("terraform") for line in asked(tools))
+
+
+@pytest.mark.parametrize("tool", ["terraform", "gcloud"])
+def test_a_missing_tool_is_named_with_where_to_get_it(run: Run, tools: Path, tool: str) -> None:
+    (tools / tool).unlink()
+    done = run("deploy")
+    assert done.exit_code == 1
+    assert f"{tool} is not on the PATH: https://" in done.output
+
+
+@pytest.mark.parametrize(
+    ("terraform_says", "advice"),
+    [
+        ("Error: could not find default credentials", "gcloud auth application-default login"),
+        ("Error 403: Cloud Pub/Sub API has not been used in project 1 before or it is disabled", "gcloud services enable"),
+        ("Error 400: Service account service-1@gcp-sa-pubsub.iam.gserviceaccount.com does not exist.", "services identity create"),
+        ("Error 404: Location europe-west99 is not found or access is unauthorized.", "region europe-west1 does not have"),
+        ("Error 403: Permission 'iam.serviceAccounts.actAs' denied", "roles/iam.serviceAccountUser"),
+        ("Error 403: me does not have storage.buckets.create access", "roles/storage.admin"),
+        ("Error 409: The requested bucket name is not available.", "choose one with store_bucket"),
+        ("Error 403: The billing account for the owning project is disabled", "has no billing account"),
+        ("Error acquiring the state lock", "terraform force-unlock"),
+        ("Error 403: Permission 'pubsub.topics.create' denied", "you (me@example.com) lack a right on project fleet-project"),
+    ],
+)
+def test_what_terraform_says_is_followed_by_what_to_do(run: Run, terraform_says: str, advice: str) -> None:
+    done = run("deploy", answers={"terraform apply": (terraform_says, 1)})
+    assert done.exit_code == 1
+    assert terraform_says in done.output
+    assert advice in done.output
+
+
+def test_without_a_place_it_says_how_to_name_one(run: Run) -> None:
+    done = run("deploy", where=False)
+    assert done.exit_code == 1
+    assert "PROJECT=my-project REGION=europe-west1" in done.output
+
+
+def test_the_archive_alone_needs_no_cloud(run: Run, tools: Path) -> None:
+    done = run("archive")
+    assert done.exit_code == 0
+    assert Path(done.output.strip()).exists()
+    assert asked(tools) == []
+    assert os.environ["PATH"] == str(tools)
