@@ -6,12 +6,13 @@ Loopback only, because nobody checks who calls; whoever started the server count
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import functions_framework
-from werkzeug.serving import BaseWSGIServer, make_server
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from local import steps
 from local.clock import Clock
@@ -21,6 +22,15 @@ from shared.wiring import Settings
 HOST = "127.0.0.1"
 
 
+class Quiet(WSGIRequestHandler):
+    """No line of its own for each request: the api writes one."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
 class EmbeddedServer:
     """The whole cloud in this process, answering on `port` (0: any free one) from `__enter__` to `__exit__`."""
 
@@ -28,14 +38,17 @@ class EmbeddedServer:
         self.cloud = Cloud(settings)
         described = steps.load()
         api: Any = functions_framework.create_app("api", str(described.steps["api"].source))
-        self._server: BaseWSGIServer = make_server(HOST, port, as_person(api.wsgi_app, person), threaded=True, request_handler=_quiet())
+        with socket.create_server((HOST, port)) as taken:  # bound here, because werkzeug leaves the process where it can't
+            app = as_person(api.wsgi_app, person)
+            self.port: int = taken.getsockname()[1]
+            self._server: BaseWSGIServer = make_server(HOST, self.port, app, threaded=True, request_handler=Quiet, fd=taken.fileno())
         self._clock = Clock(described.schedules.values(), self.cloud, say)
         self._thread = threading.Thread(target=self._server.serve_forever, name="api", daemon=True)
 
     @property
     def url(self) -> str:
         """Where it answers."""
-        return f"http://{HOST}:{self._server.server_port}"
+        return f"http://{HOST}:{self.port}"
 
     def __enter__(self) -> EmbeddedServer:
         self.cloud.start()
@@ -59,20 +72,6 @@ def as_person(app: Callable[..., Iterable[bytes]], person: str) -> Callable[...,
         return app({**environ, "REMOTE_USER": person}, start_response)
 
     return called
-
-
-def _quiet() -> Any:
-    from werkzeug.serving import WSGIRequestHandler
-
-    class Quiet(WSGIRequestHandler):
-        """No line of its own for each request: the api writes one."""
-
-        protocol_version = "HTTP/1.1"
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Say nothing."""
-
-    return Quiet
 
 
 def serve_embedded(settings: Settings, *, port: int, person: str, say: Callable[[str], None]) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import urllib3
@@ -35,7 +35,6 @@ from shared.wiring import Settings
 TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
 POLL = (0.2, 2.0)
 """Seconds between two looks at a running action: at first, and the most."""
-EMPTY = Plan(revision=0, planned_at=datetime.min, parts=[])
 
 
 class Http:
@@ -54,7 +53,7 @@ class Http:
         return self.call("GET", path)
 
     def call(self, method: str, path: str, **body: Any) -> Any:
-        """The answer's JSON. Raises Failure (no answer, not allowed) and what `_raised` makes of an error."""
+        """The answer's JSON. Raises Failure (no answer, not allowed) and what `_meant` makes of an error."""
         headers = {"Accept": "application/json", **body.pop("headers", {}), **self._authorization}
         try:
             answer = self._pool.request(method, f"{self._url}/v1.0{path}", headers=headers, **body)
@@ -67,10 +66,9 @@ class Http:
         if answer.status < 300:
             return found
         if answer.status in (401, 403) and "details" not in found:
-            raise Failure(
-                "NotAllowed", f"{self._url} answers {answer.status}: is the token of an identity that may call it? (HULLMARK_TOKEN)"
-            )
-        _raised(found, f"{self._url}: {method} {path} answered {answer.status}")
+            cause = f"{self._url} answers {answer.status}: is the token of an identity that may call it? (HULLMARK_TOKEN)"
+            raise Failure("NotAllowed", cause)
+        raise _meant(found, f"{self._url}: {method} {path} answered {answer.status}")
 
     @functools.cached_property
     def _authorization(self) -> dict[str, str]:
@@ -87,13 +85,13 @@ class Http:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _raised(body: Mapping[str, Any], fallback: str) -> NoReturn:
+def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
     """An error body as the exception that the embedded cloud would have raised."""
     said = body.get("details", {}).get("messageList", [])
     reason, text = (said[0].get("reason", "") if said else ""), body.get("reason") or fallback
     if said and all("line" in each for each in said):
         names = ("file", "line", "document", "path", "type", "message")
-        raise DocumentsRefused([Problem(**{name: each[name] for name in names}) for each in said])
+        return DocumentsRefused([Problem(**{name: each[name] for name in names}) for each in said])
     errors: dict[str, Exception] = {
         "NothingStaged": NothingStaged("nothing is staged: `hullmark documents stage -f …` first"),
         "UnknownAction": UnknownAction(text),
@@ -101,10 +99,10 @@ def _raised(body: Mapping[str, Any], fallback: str) -> NoReturn:
         "WrongState": WrongState(text),
     }
     if reason in errors:
-        raise errors[reason]
+        return errors[reason]
     if said and str(body.get("code", "")).startswith("400"):
-        raise Rejected(*(Refusal(each.get("reason", ""), each["message"]) for each in said))
-    raise Failure(reason or "ServerError", text)
+        return Rejected(*(Refusal(each.get("reason", ""), each["message"]) for each in said))
+    return Failure(reason or "ServerError", text)
 
 
 class RemoteActions(Actions):
@@ -154,13 +152,12 @@ class RemoteActions(Actions):
 
     def plan(self, action: str) -> Plan | None:
         """As much of a plan as a progress bar needs: how many nodes are done, and how many are not."""
-        progress = self._body(action)["progress"]
-        waiting = progress["total"] - progress["done"]
-        return (
-            EMPTY.model_copy(update={"unchanged": ["done"] * progress["done"], "parts": [["waiting"] * waiting]})
-            if progress["total"]
-            else None
-        )
+        body = self._body(action)
+        done, total = body["progress"]["done"], body["progress"]["total"]
+        if not total:
+            return None
+        at = datetime.fromisoformat(body["dag_execution_date"])
+        return Plan(revision=body["committed_rev_id"], planned_at=at, parts=[["waiting"] * (total - done)], unchanged=["done"] * done)
 
     def recorded(self, action: str) -> set[int]:
         return set()

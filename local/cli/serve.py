@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import click
 
@@ -32,9 +33,9 @@ def serve(port: int, bus: str, verbose: bool) -> None:
         return
     from local.server import serve_embedded
 
-    telemetry.write_to(click.get_text_stream("stderr") if verbose else None)
+    telemetry.write_to(sys.stderr if verbose else None)
     logging.getLogger("hullmark").setLevel(logging.INFO if verbose else logging.ERROR)
     try:
         serve_embedded(settings, port=port, person=who(), say=lambda line: click.echo(line, err=True))
-    except (OSError, SystemExit) as error:  # werkzeug leaves by SystemExit where the port is taken
-        raise Failure("PortTaken", f"can't serve on 127.0.0.1:{port}: {error}; take another with --port N") from error
+    except OSError as error:
+        raise Failure("PortTaken", f"can't serve on 127.0.0.1:{port}: {error.strerror}; take another with --port N") from error

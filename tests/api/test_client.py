@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -173,3 +174,12 @@ def test_hullmark_serve_answers_goes_on_with_what_was_left_and_ends_cleanly(tmp_
     assert serving.returncode == 0
     assert '"step": "api"' in said
     assert "Traceback" not in said
+
+
+def test_a_port_that_is_taken_is_told_and_not_a_trace(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        program = [sys.executable, "-c", "import local.cli; local.cli.main()", "serve", "--port", str(taken.getsockname()[1])]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HULLMARK_STORE": f"file:{tmp_path}"}
+        ran = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    assert "Address already in use" in ran.stderr
