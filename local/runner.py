@@ -21,9 +21,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import functions_framework
+from ulid import ULID
 
 from local import steps
 from shared import telemetry, wiring
+from shared.control import control
+from shared.intake import accept
 from shared.messages import LAST_ATTEMPT, Notice, Outgoing, RelabelRequest
 from shared.wiring import Ports, Settings
 
@@ -108,6 +111,16 @@ class Cloud:
                 for step in self._steps.subscribers(topic):
                     self._put(Waiting(self._monotonic(), next(self._numbers), topic, step.name, message, datetime.now(UTC)))
             self._changed.notify_all()
+
+    def submit(self, request: RelabelRequest) -> str:
+        """Check, record and publish a request; the action's id. Raises Rejected, and Unavailable where the cluster does not answer."""
+        accepted = accept(request, request.action or str(ULID()), self.ports, self.ports.clock(), reach=True)
+        self.publish(RelabelRequest.TOPIC, [RelabelRequest.again(accepted).outgoing()])
+        return accepted.id
+
+    def control(self, action: str, verb: str, by: str, now: datetime) -> None:
+        """Give an action a verb. Raises UnknownAction and WrongState."""
+        control(action, verb, by, self.ports, now)
 
     def _put(self, waiting: Waiting) -> None:
         heapq.heappush(self._queue, waiting)

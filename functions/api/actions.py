@@ -240,7 +240,7 @@ def standing(action: str, ports: Ports) -> Standing:
     """Gather one action. Raises ApiError 404."""
     found = gather(action, ports)
     if found is None:
-        cause = f"there is no action {action}; GET /v1.0/actions lists those there are"
+        cause = f"no action {action}"
         raise ApiError(404, "Action not found", cause, [Said(message=cause, reason="UnknownAction")])
     return found
 

@@ -88,4 +88,5 @@ def answer(environ: dict[str, Any]) -> Response:
         path, script = environ["PATH_INFO"].removeprefix("/api"), environ.get("SCRIPT_NAME", "") + "/api"
         environ = {**environ, "PATH_INFO": path, "SCRIPT_NAME": script}
     environ.pop("werkzeug.request", None)
-    return Response.force_type(Response.from_app(application(), environ))
+    answered: Response = Response.from_app(application(), environ)  # type: ignore[assignment]
+    return answered

@@ -90,7 +90,9 @@ class CollectionStatus(BaseModel):
     files: list[str]
 
 
-@routes.post("/configdocs/<collection>", responses=answers(201, StagedBody, 404, 409, body=True), openapi_extensions={"requestBody": DOCUMENTS})
+@routes.post(
+    "/configdocs/<collection>", responses=answers(201, StagedBody, 404, 409, body=True), openapi_extensions={"requestBody": DOCUMENTS}
+)
 def stage(path: CollectionPath, query: StageQuery) -> Response:
     """Put documents into a collection's buffer: YAML as the body, or several files as multipart/form-data, each with its name.
 

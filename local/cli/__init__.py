@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -23,6 +25,7 @@ COMMANDS = {
     "events": ("local.cli.events:events", "Forward what happens to a cluster's nodes to the bus."),
     "webhook": ("local.cli.webhook:webhook", "Put topology on pods: print the webhook's configuration, check one."),
     "pods": ("local.cli.pods:pods", "Topology on pods that are bound already."),
+    "serve": ("local.cli.serve:serve", "The whole cloud on this machine, with the API and the status page."),
     "demo": ("local.cli.demo:demo", "The main job on an embedded cluster, in under a minute."),
 }
 """Command → where it is defined, and its line in the help. Imported only when it is called: `hullmark --help` starts in a blink."""
@@ -56,13 +59,31 @@ class Hullmark(click.Group):
 
 @click.command(cls=Hullmark, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="hullmark", message="hullmark %(version)s")
-def cli() -> None:
+@click.option(
+    "--server",
+    metavar="URL",
+    help="Work on a server instead of the embedded cloud (HULLMARK_SERVER; its token: HULLMARK_TOKEN, else gcloud's).",
+)
+def cli(server: str | None) -> None:
     """Keep the labels and the versions of Kubernetes fleets true to declared documents."""
+    if server is not None:
+        os.environ["HULLMARK_SERVER"] = server
+
+
+def server_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--server URL` in front, where click looks for it: people write it at the end."""
+    words = list(arguments)
+    for place, word in enumerate(words):
+        if word == "--server" and place + 1 < len(words):
+            return [word, words[place + 1], *words[:place], *words[place + 2 :]]
+        if word.startswith("--server="):
+            return [word, *words[:place], *words[place + 1 :]]
+    return words
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with DESIGN §11's codes."""
-    arguments = sys.argv[1:] if argv is None else argv
+    arguments = server_first(sys.argv[1:] if argv is None else argv)
     try:
         code = cli.main(args=arguments, prog_name="hullmark", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

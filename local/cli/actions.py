@@ -12,7 +12,6 @@ from local.cli.inputs import now_option, who
 from local.cli.output import Failure, emit, grid, output_option
 from local.cli.relabel import answer_of, exit_code, run, told
 from shared.actions import Actions, UnknownAction, WrongState
-from shared.control import control
 from shared.messages import RelabelRequest
 
 
@@ -82,7 +81,7 @@ def stop(action: str, now: Any, form: str) -> None:
     _known(action)
     cloud = embedded()
     try:
-        control(action, "stop", who(), cloud.ports, now)
+        cloud.control(action, "stop", who(), now)
     except WrongState as wrong:
         raise Failure("WrongState", str(wrong)) from wrong
     cloud.resume(action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,13 +14,11 @@ from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from ulid import ULID
 
-from local.cli.cloud import embedded
+from local.cli.cloud import SERVER, Working, embedded
 from local.cli.inputs import who
 from local.cli.output import ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
-from local.runner import Cloud
 from shared.actions import Actions
 from shared.domain.selection import NodeFilter
-from shared.intake import accept
 from shared.messages import RelabelRequest
 
 EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure": ERROR, "expired": ERROR}
@@ -59,7 +58,7 @@ def relabel(
                 emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan holds no change: nothing to do"])
                 return 0
     request = build_request(nodes, filter_file, everything, cluster, dry_run)
-    answer = run(embedded(), request.action or "", request=request)
+    answer = run(embedded(), request.action or "", request=request, wait=wait)
     emit(form, answer, lambda: told(answer))
     return exit_code(answer)
 
@@ -96,13 +95,14 @@ def read_filter(file: str) -> NodeFilter | None:
         raise Failure("Invalid", f"{file}: not a node filter: {listed}") from error
 
 
-def run(cloud: Cloud, action: str, *, request: RelabelRequest | None = None, resume: bool = False) -> dict[str, Any]:
-    """Put a request on the embedded bus and see it through to its end, with a progress bar on a terminal."""
+def run(cloud: Working, action: str, *, request: RelabelRequest | None = None, resume: bool = False, wait: bool = True) -> dict[str, Any]:
+    """Submit a request and see it through to its end, with a progress bar on a terminal. Without `wait` only a server lets it go on."""
     if request:
-        accept(request, action, cloud.ports, cloud.ports.clock(), reach=True)
-        cloud.publish(RelabelRequest.TOPIC, [request.outgoing()])
+        action = cloud.submit(request)
     if resume:
         cloud.resume(action)
+    if not wait and os.environ.get(SERVER):
+        return answer_of(action, cloud.ports.actions)
     if talk().is_terminal:
         _drain_with_a_bar(cloud, action)
     else:
@@ -110,7 +110,7 @@ def run(cloud: Cloud, action: str, *, request: RelabelRequest | None = None, res
     return answer_of(action, cloud.ports.actions)
 
 
-def _drain_with_a_bar(cloud: Cloud, action: str) -> None:
+def _drain_with_a_bar(cloud: Working, action: str) -> None:
     ledger = cloud.ports.actions
     worker = threading.Thread(target=cloud.drain)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("nodes"), TimeElapsedColumn())

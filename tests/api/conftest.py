@@ -22,7 +22,7 @@ class FrontDoor(Fleet):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.app = functions_framework.create_app("api", str(steps.load().steps["api"].source))  # type: ignore[no-untyped-call]
+        self.app = functions_framework.create_app("api", str(steps.load().steps["api"].source))
         self.client: Client = self.app.test_client()
 
     def ask(self, method: str, path: str, **given: Any) -> Any:

@@ -1,0 +1,185 @@
+"""The command line against a server says what it says against the embedded cloud; `hullmark serve` begins and ends whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from local.cli import main, server_first
+from local.cli.cloud import embedded
+from local.cli.inputs import who
+from local.server import EmbeddedServer
+from local.steps import ROOT
+from shared import telemetry, wiring
+from shared.wiring import Settings
+
+EXAMPLES = ROOT / "examples"
+MASKS = [
+    (re.compile(r"[0-9A-HJKMNP-TV-Z]{26}"), "ID"),
+    (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+(\+00:00)?"), "TIME"),
+    (re.compile(r" +"), " "),
+]
+
+
+class Said(NamedTuple):
+    """What a command said, with ids and times masked."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
+    """Run `hullmark` here, with an embedded cloud of its own."""
+    monkeypatch.setenv("HULLMARK_STORE", f"file:{tmp_path / 'own'}")
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{EXAMPLES / 'nodes.json'}")
+    monkeypatch.delenv("HULLMARK_SERVER", raising=False)
+
+    def ran(*words: str) -> Said:
+        with pytest.raises(SystemExit) as ending:
+            main(list(words))
+        printed = capsys.readouterr()
+        return Said(int(ending.value.code or 0), *(masked(text) for text in printed))
+
+    embedded.cache_clear()
+    yield ran
+    embedded.cache_clear()
+    wiring.install(None)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The embedded cloud as a server, of the same site; its URL."""
+    telemetry.write_to(None)
+    settings = Settings(store=f"file:{tmp_path / 'served'}", cluster=f"simulated:{EXAMPLES / 'nodes.json'}")
+    with EmbeddedServer(settings, 0, who(), lambda _: None) as running:
+        yield running.url
+
+
+def masked(text: str) -> str:
+    for pattern, word in MASKS:
+        text = pattern.sub(word, text)
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def commands(folder: Path) -> list[tuple[str, ...]]:
+    """A day at the keyboard: what works, what is refused, tables and JSON."""
+    broken = folder / "broken.yaml"
+    broken.write_text("apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: x}\nspec: {labels: {'bad key': 1}}\n")
+    return [
+        ("documents", "commit"),
+        ("documents", "stage", "-f", str(broken), "-c", "more"),
+        ("documents", "commit", "-o", "json"),
+        ("documents", "commit"),
+        ("documents", "stage", "-f", str(EXAMPLES / "site" / "policies.yaml"), "-c", "more"),
+        ("documents", "stage", "-f", str(EXAMPLES / "site" / "halden.yaml"), "-o", "json"),
+        ("documents", "commit"),
+        ("relabel", "cp01"),
+        ("relabel", "--all", "-o", "json"),
+        ("relabel", "cp01", "compute17"),
+        ("relabel", "cp01", "-o", "json"),
+        ("relabel", "ghost1,ghost2", "-o", "json"),
+        ("relabel", "cp01", "--dry-run", "-o", "yaml"),
+        ("documents", "tag", "1", "reviewed"),
+        ("documents", "list"),
+        ("documents", "show", "1", "-o", "json"),
+        ("documents", "show", "7"),
+        ("documents", "diff", "1", "1"),
+        ("actions", "list"),
+        ("actions", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        ("plan", "--target", "cp01", "--nodes", str(EXAMPLES / "nodes.json"), "-o", "json"),
+    ]
+
+
+def test_a_server_and_the_embedded_cloud_say_the_same(run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    words = commands(tmp_path)
+    alone = [run(*each) for each in words]
+    embedded.cache_clear()
+    url = request.getfixturevalue("server")
+    served = [run(*each, "--server", url) for each in words]
+    for command, here, there in zip(words, alone, served, strict=True):
+        assert there == here, f"hullmark {' '.join(command)}"
+    assert [said.code for said in alone if said.code not in (0, 1)] == [3, 3, 2], "partial successes and pending changes"
+
+
+def test_actions_are_shown_watched_and_retried_over_the_server(run: Run, server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run("documents", "stage", "-f", str(EXAMPLES / "site"), "--server", server)
+    run("documents", "commit", "--server", server)
+    with pytest.raises(SystemExit):
+        main(["--server", server, "relabel", "--all", "-o", "json"])
+    done = json.loads(capsys.readouterr().out)
+    assert (done["result"], done["nodes"]["compute17"]["outcome"]) == ("partial_success", "missing")
+
+    def asked(*words: str) -> Any:
+        with pytest.raises(SystemExit):
+            main([*words, done["id"], "-o", "json", f"--server={server}"])
+        return json.loads(capsys.readouterr().out)
+
+    assert asked("actions", "watch") == done
+    assert asked("actions", "show")["result"] == "partial_success"
+    again = asked("actions", "retry")
+    assert (again["id"] != done["id"], list(again["nodes"]), again["result"]) == (True, ["compute17"], "failure")
+    assert "WrongState" in json.dumps(asked("actions", "stop"))
+
+
+def test_a_server_that_does_not_answer_is_told_with_its_address(run: Run) -> None:
+    said = run("actions", "list", "--server", "http://127.0.0.1:9")
+    assert said.code == 1
+    assert "http://127.0.0.1:9 does not answer" in said.err
+
+
+@pytest.mark.parametrize(
+    "words", [["--server", "U", "relabel", "n1"], ["relabel", "--server", "U", "n1"], ["relabel", "n1", "--server", "U"]]
+)
+def test_the_server_may_be_named_anywhere_on_the_line(words: list[str]) -> None:
+    assert server_first(words) == ["--server", "U", "relabel", "n1"]
+
+
+def test_the_token_goes_along_and_no_header_can_say_who_calls(run: Run, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HULLMARK_TOKEN", "eyJhbGciOiJub25lIn0.eyJlbWFpbCI6ImFkYUBleGFtcGxlLmNvbSJ9.x")
+    run("documents", "stage", "-f", str(EXAMPLES / "site"), "--server", server)
+    run("documents", "commit", "--server", server)
+    with urllib.request.urlopen(f"{server}/v1.0/revisions/1") as answer:
+        assert json.load(answer)["by"] == "ada@example.com"
+
+
+def test_hullmark_serve_answers_goes_on_with_what_was_left_and_ends_cleanly(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HULLMARK_STORE": f"file:{tmp_path}"}
+    environment["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
+    program = [sys.executable, "-c", "import local.cli; local.cli.main()", "serve", "--port", "0", "--verbose"]
+    serving = subprocess.Popen(program, env=environment, stderr=subprocess.PIPE, text=True)
+    assert serving.stderr is not None
+    try:
+        url = serving.stderr.readline().split()[0].rstrip("/")
+        with urllib.request.urlopen(f"{url}/v1.0/health", timeout=10) as answer:
+            assert json.load(answer) == {"status": "ok", "revision": 0}
+    finally:
+        serving.send_signal(signal.SIGINT)
+        _, said = serving.communicate(timeout=20)
+    assert serving.returncode == 0
+    assert '"step": "api"' in said
+    assert "Traceback" not in said
+
+
+def test_a_port_that_is_taken_is_told_and_not_a_trace(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        program = [sys.executable, "-c", "import local.cli; local.cli.main()", "serve", "--port", str(taken.getsockname()[1])]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HULLMARK_STORE": f"file:{tmp_path}"}
+        ran = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    assert "Address already in use" in ran.stderr
