@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from shared.messages import LAST_ATTEMPT
 from local.steps import DEAD_LETTERS, Step, Steps
+from shared.messages import LAST_ATTEMPT
 from shared.wiring import Settings
 from tests.terraform.running import PROJECT, Planned
 from tests.terraform.stub.schemas import NUMBER
