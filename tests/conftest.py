@@ -30,10 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _lines_go_where_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test does with the log lines is over when it ends."""
+def _what_a_test_sets_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where log lines go, and the environment (the command's own options set some of it)."""
     monkeypatch.setattr(telemetry._Output, "stream", None)
     monkeypatch.setattr(telemetry._Output, "redirected", False)
+    before = {name: value for name, value in os.environ.items() if name.startswith("HULLMARK_")}
+    yield
+    for name in [name for name in os.environ if name.startswith("HULLMARK_")]:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

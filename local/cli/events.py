@@ -66,8 +66,8 @@ def _bus(settings: Settings) -> Bus:
         from shared.adapters.pubsub import open_bus
 
         return open_bus(settings.project, settings.topic_prefix, settings.publisher)
-    from local.cli.cloud import embedded
+    from local.runner import Cloud
 
-    cloud = embedded()
+    cloud = Cloud(settings)
     cloud.start()
     return cloud
