@@ -39,6 +39,8 @@ _DEFAULT = re.compile(r"""(?P<name>[\w-]+)["']?:[ \t]+["']?\{\{[^{}]*\bdefault[ 
 _POINTER = re.compile(r"""(?:path|from)["']?:[ \t]*["']?(?P<pointer>/[^\s"',}]*)\Z""")
 _REST_OF_POINTER = re.compile(r"""[^\s"',}]*""")
 
+_MOST_BLOCKS = 50
+_MOST_SIBLINGS = 500
 _DOCUMENT_START = re.compile(r"---(?=\s|\Z)")
 _ANCHOR = re.compile(r"(?:\A|[\s:,\[{-])&([^\s,\[\]{}]+)")
 _ALIAS = re.compile(r"(?:^|[\s:,\[{-])\*([^\s,\[\]{}]+)", re.MULTILINE)
@@ -60,6 +62,15 @@ class _Line:
     opens_text: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A condition or definition that is open: where it begins, whether it asks for a version, and the name that it defines."""
+
+    start: int
+    versioned: bool
+    defines: str | None
+
+
 class Template:
     """A text to be judged line by line. Built once for a text, asked for each hit."""
 
@@ -70,6 +81,10 @@ class Template:
         self.actions = [(match.start(), match.end(), match["body"]) for match in _ACTION.finditer(text)]
         self.aliases = frozenset(_ALIAS.findall(text))
         self.action_starts = [start for start, _, _ in self.actions]
+        self.blocks = list(self._open_blocks())
+        self.documents = [start for start, line in zip(self.starts, self.lines, strict=True) if _DOCUMENT_START.match(line)]
+        self._kinds: dict[int, str] = {}
+        self._known: dict[int, _Line | None] = {}
 
     def judge(self, hit: Hit, *, new: Mapping[str, str], beta: frozenset[str]) -> Verdict | None:
         """Judge one hit; None for a comment or prose."""
@@ -80,11 +95,7 @@ class Template:
         if (action or "").lstrip("- \t\r\n").startswith("/*") or (action is None and _in_comment(before)):
             return None
         verdict = self._judge(hit, row, before, after, in_action=action is not None, new=new, beta=beta)
-        if (
-            verdict is not None
-            and verdict.action == "rewrite"
-            and any(_VERSIONED.search(body) for _, body in self._blocks_around(hit.start))
-        ):
+        if verdict is not None and verdict.action == "rewrite" and any(block.versioned for block in self._blocks_around(hit.start)):
             return _VERSIONED_BRANCH
         return verdict
 
@@ -162,6 +173,11 @@ class Template:
 
     def _read(self, row: int) -> _Line | None:
         """One line by its columns; None for what has no part in indentation: blanks, comments, control lines."""
+        if row not in self._known:
+            self._known[row] = self._read_anew(row)
+        return self._known[row]
+
+    def _read_anew(self, row: int) -> _Line | None:
         line = self.lines[row]
         bare = _ACTION.sub("", line).strip()
         if not bare or bare.startswith("#"):
@@ -179,7 +195,9 @@ class Template:
             rivals = [name for name in new if name != hit.old and new[name] == wanted]
             return next((f"{name} stands in the same braces" for name in (wanted, *rivals) if name in line), "")
         mine = re.sub(r".*?:", "", line[len(before) + hit.end - hit.start :], count=1).strip()
-        for other in self._siblings(row, len(before.rstrip("\"'"))):
+        for count, other in enumerate(self._siblings(row, len(before.rstrip("\"'")))):
+            if count > _MOST_SIBLINGS:
+                return "a block too long to be sure that the new key is not in it: change it by hand"
             entry = _ENTRY.match(self.lines[other])
             name = _name(entry) if entry else ""
             if name == "<<":
@@ -209,40 +227,48 @@ class Template:
 
     def _kind(self, row: int) -> str:
         """The kind of the object that a line belongs to, where the template says it at the start of a line."""
-        first = next((at for at in range(row, -1, -1) if _DOCUMENT_START.match(self.lines[at])), 0)
-        last = next((at for at in range(row + 1, len(self.lines)) if _DOCUMENT_START.match(self.lines[at])), len(self.lines))
-        said = _KIND.search(self.text, self.starts[first], self.starts[last] if last < len(self.lines) else len(self.text))
-        return said[1] if said else ""
+        document = bisect_right(self.documents, self.starts[row])
+        if document not in self._kinds:
+            begin = self.documents[document - 1] if document else 0
+            end = self.documents[document] if document < len(self.documents) else len(self.text)
+            said = _KIND.search(self.text, begin, end)
+            self._kinds[document] = said[1] if said else ""
+        return self._kinds[document]
 
     def _action_around(self, at: int) -> str | None:
         """The template expression that a position stands in."""
         index = bisect_right(self.action_starts, at) - 1
         return self.actions[index][2] if index >= 0 and at < self.actions[index][1] else None
 
-    def _blocks_around(self, at: int) -> list[tuple[int, str]]:
-        """Where the conditions and definitions open at a position begin, and their text; an `else` begins a block of its own."""
-        blocks: list[tuple[int, str]] = []
+    def _open_blocks(self) -> Iterator[tuple[_Block, ...]]:
+        """Yield the blocks that are open after each action, the outermost first; an `else` begins a block of its own."""
+        blocks: tuple[_Block, ...] = ()
         for start, _, body in self.actions:
-            if start > at:
-                break
             word = _WORD.match(body)
+            versioned = bool(_VERSIONED.search(body))
             match word[1] if word else "":
-                case "end" if blocks:
-                    blocks.pop()
+                case "end":
+                    blocks = blocks[:-1]
                 case "else" if blocks:
-                    blocks[-1] = (start, blocks[-1][1] + body)
+                    blocks = (*blocks[:-1], _Block(start, versioned or blocks[-1].versioned, blocks[-1].defines))
                 case name if name in _OPENS:
-                    blocks.append((start, body))
-        return blocks
+                    defined = _DEFINED.search(body)
+                    blocks = (*blocks[-_MOST_BLOCKS:], _Block(start, versioned, defined["name"] if defined else None))
+            yield blocks
+
+    def _blocks_around(self, at: int) -> tuple[_Block, ...]:
+        """The conditions and definitions open at a position."""
+        index = bisect_right(self.action_starts, at) - 1
+        return self.blocks[index] if index >= 0 else ()
 
     def _defined(self, row: int) -> tuple[str, ...]:
         """The name of the partial that a top-level line stands in: `chart.nodeSelector` says what it is for."""
-        names = [found["name"] for _, body in self._blocks_around(self.starts[row]) if (found := _DEFINED.search(body))]
+        names = [block.defines for block in self._blocks_around(self.starts[row]) if block.defines]
         return (names[-1].rpartition(".")[2],) if names else ()
 
     def _definition(self, row: int) -> int:
         """Where the partial that a line stands in begins; -1 outside of one."""
-        return max((start for start, body in self._blocks_around(self.starts[row]) if _DEFINED.search(body)), default=-1)
+        return max((block.start for block in self._blocks_around(self.starts[row]) if block.defines), default=-1)
 
 
 def read_template(text: str, hits: Sequence[Hit], *, new: Mapping[str, str], beta: frozenset[str]) -> list[Judged]:
@@ -267,18 +293,14 @@ def _quoted(shape: tuple[re.Pattern[str], re.Pattern[str]], before: str, after: 
 
 def _opened_on_line(before: str) -> tuple[str, ...]:
     """Name the braces of flow style still open on a line, outermost first: `affinity: {nodeAffinity: {` is both."""
-    names: list[str] = []
     opened: list[int] = []
     for at, char in enumerate(before):
         if char in "{[":
             opened.append(at)
         elif char in "}]" and opened:
             opened.pop()
-    for at in opened:
-        found = _OPENED_BY.search(before, 0, at)
-        if found:
-            names.append(found["name"])
-    return tuple(names)
+    found = (_OPENED_BY.search(before, max(0, at - 300), at) for at in opened[-_MOST_BLOCKS:])
+    return tuple(name["name"] for name in found if name)
 
 
 def _in_comment(before: str) -> bool:

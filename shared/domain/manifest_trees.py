@@ -18,7 +18,7 @@ Reader = Callable[[str], list[Judged]]
 
 _LOADER = getattr(yaml, "CLoader", yaml.Loader)
 _KINDS = {yaml.ScalarEvent: "scalar", yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "sequence", yaml.AliasEvent: "alias"}
-_PLACES = 32  # aliases of aliases multiply; a key with more places than this is for a person to read
+_PLACES = 500  # aliases of aliases multiply; a key with more places than this is for a person to read
 _DEPTH = 200
 EMBEDDED = frozenset({"patch", "patches", "patchesStrategicMerge", "patchesJson6902", "values", "valuesContent"})
 """Names whose block scalars are manifests or values themselves (Kustomize, Argo CD, k3s). Other texts belong to some application."""
@@ -129,19 +129,26 @@ def _compose(text: str, hits: Sequence[Hit]) -> list[tuple[Hit, _Node]]:
             continue
         if event.anchor:
             anchors[event.anchor] = node
-        if kind != "scalar":
-            around.append(node)
-        elif rest and rest[-1].start < node.end:
-            found += [(hit, node) for hit in _covered(rest, node)]
+        if kind == "scalar":
+            found += _covered(rest, node) if rest and rest[-1].start < node.end else ()
+        else:
+            _enter(around, node)
     return found
 
 
-def _covered(rest: list[Hit], node: _Node) -> Iterator[Hit]:
+def _enter(around: list[_Node], node: _Node) -> None:
+    """Go one deeper. Nothing of Kubernetes' is nested like this, and the parser slows down with depth. Raises YAMLError."""
+    around.append(node)
+    if len(around) > _DEPTH:
+        raise yaml.YAMLError(f"nested deeper than {_DEPTH}")
+
+
+def _covered(rest: list[Hit], node: _Node) -> Iterator[tuple[Hit, _Node]]:
     """Take the hits up to the scalar's end off the list; those before its start stand in comments."""
     while rest and rest[-1].start < node.end:
         hit = rest.pop()
         if hit.start >= node.start:
-            yield hit
+            yield hit, node
 
 
 def _places(scalar: _Node) -> Iterator[tuple[Place, bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,3 +140,25 @@ def test_no_bytes_are_too_strange_to_look_at(head: bytes, key: bytes, tail: byte
     examined = examine(head + key + tail, RENAMINGS)
 
     assert all(finding.line >= 1 and finding.column >= 1 for finding in examined.findings)
+
+
+BLOCK = "{{- if .Values.a }}\nkind: Pod\nspec:\n  nodeSelector:\n    beta.kubernetes.io/os: {{ .x }}\n{{- end }}\n"
+OF_ALIASES = "".join(f"b{i}: &b{i} [*b{i - 1}, *b{i - 1}]\n" for i in range(1, 60))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        BLOCK * 2000,
+        f"---\n{BLOCK}" * 2000,
+        "{{- if x }}\nnodeSelector:\n" + "  k: {{ .v }}\n" * 2000 + "  beta.kubernetes.io/os: a\n" * 1000,
+        "nodeSelector: " + "[" * 100_000 + "beta.kubernetes.io/os",
+        f"b0: &b0 {{beta.kubernetes.io/os: x}}\n{OF_ALIASES}",
+        "nodeSelector: &a [*a, *a, {beta.kubernetes.io/os: *a}]",
+        "a: &a\n  <<: *a\n  beta.kubernetes.io/os: x\nnodeSelector: *a\n",
+    ],
+    ids=["one long template", "many templates", "a long block", "deep", "a bomb of aliases", "a cycle", "a mapping merged with itself"],
+)
+def test_no_text_keeps_us_for_long(text: str) -> None:
+    assert examine(text.encode(), RENAMINGS).findings
