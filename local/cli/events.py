@@ -10,6 +10,7 @@ import click
 
 from local.cli.output import Failure, talk
 from local.forwarder import Forwarder
+from shared import telemetry
 from shared.adapters import kubeconfig
 from shared.adapters.apiserver import ApiServer, Login
 from shared.adapters.kubernetes_watch import NodeWatch
@@ -32,9 +33,8 @@ def forward(cluster: str, path: str, context: str, quiet_start: bool) -> int:
 
     Runs on a laptop or as a Deployment (one replica; list and watch of nodes is all it may do). Status updates of kubelets are not told.
     """
-    settings = Settings.from_environment()
-    bus = _bus(settings)
-    forwarder = Forwarder(cluster, NodeWatch(ApiServer(_login(settings, path, context))), bus, quiet_start=quiet_start)
+    settings = _reaching(Settings.from_environment(), path, context)
+    forwarder = Forwarder(cluster, NodeWatch(ApiServer(_login(settings))), _bus(settings), quiet_start=quiet_start)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     talk().print(f"watching the nodes of {cluster}")
     try:
@@ -46,12 +46,16 @@ def forward(cluster: str, path: str, context: str, quiet_start: bool) -> int:
     return 0
 
 
-def _login(settings: Settings, path: str, context: str) -> Login:
-    """How to reach the cluster: the options, else HULLMARK_CLUSTER, else the pod's own account, else kubectl's configuration."""
+def _reaching(settings: Settings, path: str, context: str) -> Settings:
+    """The settings with the cluster to watch: the options', else HULLMARK_CLUSTER's, else the pod's own, else kubectl's."""
     if path or context:
-        return lambda: kubeconfig.from_kubeconfig(path, context)
-    if not settings.cluster:
-        return kubeconfig.in_cluster if "KUBERNETES_SERVICE_HOST" in os.environ else kubeconfig.from_kubeconfig
+        return settings.model_copy(update={"cluster": f"kubeconfig:{path}?context={context}"})
+    if settings.cluster:
+        return settings
+    return settings.model_copy(update={"cluster": "in-cluster:" if "KUBERNETES_SERVICE_HOST" in os.environ else "kubeconfig:"})
+
+
+def _login(settings: Settings) -> Login:
     kind, how = next(iter(access_from_url(settings.cluster).items()))
     if kind == "simulated":
         raise Failure("ClusterUnknown", "a simulated cluster has no events to watch: name a real one with --context or HULLMARK_CLUSTER")
@@ -68,6 +72,7 @@ def _bus(settings: Settings) -> Bus:
         return open_bus(settings.project, settings.topic_prefix, settings.publisher)
     from local.runner import Cloud
 
+    telemetry.write_to(None)  # the functions' lines; stdout is for data
     cloud = Cloud(settings)
     cloud.start()
     return cloud
