@@ -32,7 +32,7 @@ ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 SITE_ACTIONS = ("update_site",)
 RELABELS = ("update_labels", "relabel_nodes", *SITE_ACTIONS)
 """Actions that can be asked for."""
-MIDDLE_STEP = {"version_update": "version_apply"}
+MIDDLE_STEP = {"update_versions": "version_apply"}
 """What the step between `plan` and `rollup` is called; `relabel_nodes` where nothing else is said."""
 DAG_STATUS: dict[Lifecycle, str] = {
     "Pending": "queued",
