@@ -231,6 +231,11 @@ class Standing:
         return Progress(done=settled + self.done, total=settled + sum(map(len, self.plan.parts)))
 
     @property
+    def moving(self) -> bool:
+        """Whether it goes on by itself."""
+        return self.lifecycle in ("Pending", "Processing")
+
+    @property
     def middle(self) -> str:
         """The name of the step that does the work."""
         return MIDDLE_STEP.get(self.request.name, "relabel_nodes")

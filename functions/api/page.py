@@ -20,7 +20,9 @@ routes = Blueprint("page", __name__, template_folder="templates")
 ROWS = 200
 """Rows of a table at most; below it stands where the rest is."""
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -33,7 +35,7 @@ def index() -> Response:
     ports = wiring.ports()
     fleet, now = look(ports), ports.clock()
     ending = expiring(fleet.revision, ports, now)
-    return _page("index.html", now, fleet=fleet, ending=ending, rows=ROWS, running=bool(fleet.running))
+    return _page("index.html", now, fleet=fleet, ending=ending, rows=ROWS, running=any(found.moving for found in fleet.running))
 
 
 @routes.get("/actions/<action>")
@@ -58,7 +60,7 @@ def action(action: str) -> Response:
         good=[outcome for outcome in outcomes if outcome.outcome not in NOT_TRUE],
         commands=ports.actions.commands(action),
         rows=ROWS,
-        running=found.outcome is None,
+        running=found.moving,
     )
 
 
