@@ -32,7 +32,7 @@ ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 SITE_ACTIONS = ("update_site",)
 RELABELS = ("update_labels", "relabel_nodes", *SITE_ACTIONS)
 """Actions that can be asked for."""
-MIDDLE_STEP = {"version_update": "version_apply"}
+MIDDLE_STEP = {"update_versions": "version_apply"}
 """What the step between `plan` and `rollup` is called; `relabel_nodes` where nothing else is said."""
 DAG_STATUS: dict[Lifecycle, str] = {
     "Pending": "queued",
@@ -229,6 +229,11 @@ class Standing:
             return Progress(done=0, total=0)
         settled = len(self.plan.unchanged) + len(self.plan.settled)
         return Progress(done=settled + self.done, total=settled + sum(map(len, self.plan.parts)))
+
+    @property
+    def moving(self) -> bool:
+        """Whether it goes on by itself."""
+        return self.lifecycle in ("Pending", "Processing")
 
     @property
     def middle(self) -> str:

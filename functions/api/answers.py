@@ -72,10 +72,14 @@ class ApiError(Exception):
         super().__init__(f"{status} {title}: {cause}")
 
 
+ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}}
+"""Named, not given as a model: a model's schema would be made anew for each of some hundred errors, at every cold start."""
+
+
 def answers(success: int, model: type[BaseModel] | dict[str, Any] | None, *errors: int, body: bool = False) -> dict[Any, Any]:
     """The `responses` of an operation: its success, the errors it names, and those that any operation may answer with."""
     expected = sorted({400, *errors, *(NEEDS_BODY if body else ()), 500, 503})
-    return {success: model, **dict.fromkeys(expected, Status)}
+    return {success: model, **{status: {"content": ERROR} for status in expected}}
 
 
 def media(kind: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from threading import Lock
 from functions.api.actions import Standing, gather
 from shared.domain.overview import NotTrue, counted, not_true
 from shared.ports import ObjectStore
-from shared.revisions import Committed
+from shared.revisions import Revision
 from shared.wiring import Ports
 
 LOOKED_AT = 200
@@ -22,7 +22,7 @@ _lock = Lock()
 class Fleet:
     """One look at everything."""
 
-    revision: Committed | None
+    revision: Revision | None
     clusters: list[str]
     not_true: list[NotTrue]
     running: list[Standing]
@@ -48,7 +48,7 @@ def look(ports: Ports) -> Fleet:
     recent = [found for action in reversed(ports.actions.ids(limit=LOOKED_AT)) if (found := _remembered(action, ports))]
     ended = [(found.request, found.outcome) for found in recent if found.outcome]
     return Fleet(
-        revision=revision.about if revision else None,
+        revision=revision,
         clusters=sorted(revision.clusters) if revision else [],
         not_true=not_true(ended),
         running=[found for found in recent if not found.outcome],

@@ -11,6 +11,7 @@ from flask import Blueprint, Response, render_template, request
 
 from functions.api.actions import Standing, needing_a_person, outcome_so_far, parameters_of, standing
 from functions.api.answers import ApiError
+from functions.api.expiries import AHEAD, expiring
 from functions.api.fleet import look
 from shared import wiring
 from shared.domain.overview import NOT_TRUE
@@ -19,7 +20,9 @@ routes = Blueprint("page", __name__, template_folder="templates")
 ROWS = 200
 """Rows of a table at most; below it stands where the rest is."""
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -30,8 +33,9 @@ HEADERS = {
 def index() -> Response:
     """Everything at one look."""
     ports = wiring.ports()
-    fleet = look(ports)
-    return _page("index.html", ports.clock(), fleet=fleet, rows=ROWS, running=bool(fleet.running))
+    fleet, now = look(ports), ports.clock()
+    ending = expiring(fleet.revision, ports, now)
+    return _page("index.html", now, fleet=fleet, ending=ending, rows=ROWS, running=any(found.moving for found in fleet.running))
 
 
 @routes.get("/actions/<action>")
@@ -56,12 +60,12 @@ def action(action: str) -> Response:
         good=[outcome for outcome in outcomes if outcome.outcome not in NOT_TRUE],
         commands=ports.actions.commands(action),
         rows=ROWS,
-        running=found.outcome is None,
+        running=found.moving,
     )
 
 
 def _page(template: str, now: datetime, *, status: int = 200, **shown: object) -> Response:
-    text = render_template(template, now=now, root=request.script_root, ago=ago, mark=mark, asked=asked, **shown)
+    text = render_template(template, now=now, root=request.script_root, ahead=AHEAD, ago=ago, mark=mark, many=many, asked=asked, **shown)
     return Response(text, status, HEADERS, mimetype="text/html")
 
 
@@ -82,6 +86,11 @@ def mark(word: str) -> str:
         "warn": ("partial_success", "stopped", "skipped", "Paused"),
     }
     return next((colour for colour, words in colours.items() if word in words), "busy")
+
+
+def many(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def asked(found: Standing) -> str:

@@ -1,0 +1,256 @@
+"""The page in a real browser: what is on it, at phone and desktop width, light and dark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, Page, sync_playwright
+from werkzeug.serving import make_server
+
+from shared import telemetry, wiring
+from tests.api.conftest import FrontDoor
+from tests.conftest import require_real
+from tests.stories.fleet import a_policy
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+SHOTS = os.environ.get("HULLMARK_SCREENSHOTS", "")
+"""A folder to keep the pictures in."""
+LOOKS = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
+
+VERSIONS = """
+apiVersion: core.gardener.cloud/v1beta1
+kind: CloudProfile
+metadata: {name: halden}
+spec:
+  kubernetes:
+    versions:
+    - {version: 1.34.2, classification: supported}
+    - {version: 1.33.6, classification: deprecated, expirationDate: "2026-12-20T00:00:00Z"}
+    - {version: 1.32.9, classification: deprecated, expirationDate: "2026-11-25T00:00:00Z"}
+  machineTypes: [{name: m5.large}]
+  machineImages:
+  - {name: gardenlinux, updateStrategy: minor, versions: [{version: 1443.10.0}]}
+---
+apiVersion: core.gardener.cloud/v1beta1
+kind: Shoot
+metadata: {name: north, namespace: garden-halden}
+spec:
+  cloudProfile: {kind: CloudProfile, name: halden}
+  kubernetes: {version: 1.33.6}
+  provider:
+    workers:
+    - {name: a, machine: {type: m5.large, image: {name: gardenlinux, version: 1443.10.0}}}
+"""
+
+CONTRAST = """() => {
+  const luminance = ([r, g, b]) => {
+    const part = [r, g, b].map(v => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2];
+  };
+  const rgb = text => text.match(/[\\d.]+/g).map(Number);
+  const behind = element => {
+    for (; element; element = element.parentElement) {
+      const [r, g, b, a] = rgb(getComputedStyle(element).backgroundColor);
+      if (a === undefined || a > 0) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent.trim(), element = walker.currentNode.parentElement;
+    if (!text || !element.offsetParent) continue;
+    const [light, dark] = [luminance(rgb(getComputedStyle(element).color)), luminance(behind(element))].sort((a, b) => b - a);
+    found.push({text: text.slice(0, 40), ratio: (light + 0.05) / (dark + 0.05)});
+  }
+  return found;
+}"""
+
+
+@dataclass
+class Site:
+    """A fleet with a bit of everything, and where its page is."""
+
+    door: FrontDoor
+    url: str
+    failed: str
+    open: str
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    require_real("Chromium", CHROMIUM, "apt-get install chromium")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    telemetry.write_to(None)
+    door = FrontDoor()
+    nodes = {f"compute{number:02}": {"zone": "a"} for number in range(1, 13)}
+    door.has_nodes(**nodes)
+    zone = "openstack-availability-zone.halden.example.com/zone"
+    door.cluster.set_labels("compute05", {zone: "by-hand"}, manager="a-colleague-with-kubectl")
+    door.cluster.set_labels("compute06", {zone: "by-hand"}, manager="a-colleague-with-kubectl")
+    others = [name for name in nodes if name != "compute06"]
+    door.commits(
+        a_policy("zones", {"names": [*nodes, "compute17"]}, {zone: "north-1"}, onConflict="skip"),
+        a_policy("pools", {"names": others}, {"halden.example.com/pool": "general"}),
+        a_policy("strict", {"names": ["compute05"]}, {zone: "north-1"}, onConflict="fail", priority=5),
+    )
+    asked = {"Authorization": "Bearer e30.eyJlbWFpbCI6ImFkYS5sb3ZlbGFjZUBoYWxkZW4uZXhhbXBsZS5jb20ifQ.x"}
+    failed = door.post("/v1.0/actions", {"name": "update_site"}, headers=asked).json["id"]
+    door.cloud.drain()
+    door.now += timedelta(hours=2)
+    door.create(target_nodes=["compute01", "compute02"])
+    door.cloud.drain()
+    door.now += timedelta(minutes=7)
+    door.create(target_nodes=["compute01"], dry_run=True)
+    door.cloud.drain()
+    door.commits(
+        a_policy("zones", {"names": [*nodes, "compute17"]}, {zone: "north-2"}, onConflict="skip"),
+        *yaml.safe_load_all(VERSIONS),
+    )
+    waiting = door.post("/v1.0/actions", {"name": "update_labels", "parameters": {"target_nodes": [*nodes]}}, headers=asked).json["id"]
+    door.post(f"/v1.0/actions/{waiting}/control/pause")
+    door.cloud.drain()
+    door.now += timedelta(seconds=40)
+
+    server = make_server("127.0.0.1", 0, door.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield Site(door, f"http://127.0.0.1:{server.server_port}", failed, waiting)
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    wiring.install(None)
+
+
+@pytest.fixture(params=LOOKS, ids=[f"{width}-{scheme}" for width, scheme in LOOKS])
+def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=True)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("requestfailed", lambda asked: complaints.append(asked.url))
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def looked_at(page: Page, name: str) -> str:
+    """What every page must be: no wider than the screen, readable; its visible text."""
+    if SHOTS:
+        size = page.viewport_size or {"width": 0}
+        scheme = "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
+        page.screenshot(path=str(Path(SHOTS) / f"{name}-{size['width']}-{scheme}.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), "wider than the screen"
+    faint: list[Any] = [each for each in page.evaluate(CONTRAST) if each["ratio"] < 4.5]
+    assert faint == [], "WCAG AA wants a contrast of 4.5"
+    assert page.evaluate("document.scripts.length") == 0
+    return page.inner_text("body")
+
+
+def test_one_look_tells_what_is_not_true_and_why_what_runs_and_what_happened(site: Site, page: Page) -> None:
+    page.goto(site.url)
+    text = looked_at(page, "index")
+    not_true = page.inner_text("#not-true")
+    for told in ("compute17", "missing", "NodeNotFound", "compute05", "failed", "a-colleague-with-kubectl", "compute06", "skipped"):
+        assert told in not_true
+    assert "compute01" not in not_true
+    assert "3\nnodes not true" in text
+    assert "not brought to the whole site yet" in text
+    running = page.inner_text("#running")
+    assert "Paused" in running
+    assert "ada.lovelace@halden.example.com" in running
+    recent = page.inner_text("#recent")
+    for told in ("update_site", "partial success", "update_labels", "dry run", "2 h ago", "1 missing"):
+        assert told in recent
+    versions = page.inner_text("#versions")
+    for told in ("kubernetes 1.32.9", "in 3 days", "not in use", "kubernetes 1.33.6", "in 28 days", "in 1 place"):
+        assert told in versions
+    assert "1.34.2" not in versions
+    assert "1\nversion in use ends within 90 days" in text
+
+
+def test_an_action_has_a_page_of_its_own(site: Site, page: Page) -> None:
+    page.goto(site.url)
+    page.click("#recent a:has-text('update_site')")
+    assert page.url == f"{site.url}/actions/{site.failed}"
+    text = looked_at(page, "action")
+    who, label = "ada.lovelace@halden.example.com", "halden.example.com/pool=general"
+    for told in (site.failed, who, "partial success", "compute17", "Changed: 10", label):
+        assert told in text
+    assert f"hullmark actions retry {site.failed}" in text
+    page.click("header a")
+    assert page.url == f"{site.url}/"
+
+
+def test_an_action_that_has_not_ended_shows_its_progress(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/actions/{site.open}")
+    text = looked_at(page, "running")
+    assert "2 of 12 nodes" in text
+    assert "pause" in text
+    assert page.get_attribute("progress", "value") == "2"
+
+
+def test_everything_works_without_scripts_and_under_airships_prefix(site: Site, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site.url}/api/")
+    page.click("#recent a:has-text('update_site')")
+    assert page.url == f"{site.url}/api/actions/{site.failed}"
+    assert "compute17" in page.inner_text("#not-true")
+    context.close()
+
+
+def test_a_page_reads_itself_again_only_while_something_runs(fleet: FrontDoor) -> None:
+    again = '<meta http-equiv="refresh" content="3">'
+    action = fleet.create(target_nodes=["n1"]).json["id"]
+    pages = ("/", f"/actions/{action}")
+    assert all(again in fleet.get(page).text for page in pages), "pending"
+    fleet.post(f"/v1.0/actions/{action}/control/pause")
+    assert not any(again in fleet.get(page).text for page in pages), "paused"
+    fleet.post(f"/v1.0/actions/{action}/control/unpause")
+    fleet.cloud.drain()
+    assert not any(again in fleet.get(page).text for page in pages), "ended"
+
+
+def test_an_empty_house_says_what_to_do_first(door: FrontDoor) -> None:
+    text = door.get("/").text
+    for told in ("no documents committed yet", "Nothing has been relabeled yet", "hullmark relabel --all"):
+        assert told in text
+
+
+def test_an_unknown_action_is_a_page_too(door: FrontDoor) -> None:
+    answer = door.get("/actions/01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert (answer.status_code, answer.mimetype) == (404, "text/html")
+
+
+def test_what_others_wrote_is_text_and_never_markup(door: FrontDoor) -> None:
+    door.has_nodes(n1={})
+    door.declares({"n1": {"rack": "r7"}, "n9": {"rack": "r7"}})
+    evil = "<img src=x onerror=alert(1)>"
+    door.post(
+        "/v1.0/actions",
+        {"name": "update_labels", "parameters": {"target_nodes": ["n1", "n9"]}},
+        environ_overrides={"REMOTE_USER": evil},
+    )
+    door.cloud.drain()
+    answer = door.get("/")
+    assert "<img" not in answer.text
+    assert "&lt;img src=x" in answer.text
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
