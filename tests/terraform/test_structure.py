@@ -9,12 +9,13 @@ from typing import Any
 
 import hcl2
 import pytest
+import yaml
 
 from local import steps
 from local.steps import ROOT
 from shared.messages import Message
 from tests.terraform.checks import CHECKS, Check
-from tests.terraform.running import Failed, Planned, Terraform, copied, required, usual
+from tests.terraform.running import PROJECT, Failed, Planned, Terraform, copied, required, usual
 
 FILES = sorted((ROOT / "terraform").rglob("*.tf"))
 
@@ -125,3 +126,25 @@ def test_the_example_hands_on_every_variable_of_the_module_it_names(parsed: dict
     example = names("terraform/examples/deploy/variables.tf")
     assert example <= names("terraform/variables.tf")
     assert example <= passed
+
+
+def test_the_clusters_rights_name_the_accounts_that_need_them(deployment: Planned) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "examples" / "rbac.yaml").read_text().replace("PROJECT", PROJECT)))
+    bound = {
+        document["metadata"]["name"]: {subject["name"] for subject in document["subjects"] if subject["kind"] == "User"}
+        for document in documents
+        if document["kind"] == "ClusterRoleBinding"
+    }
+    assert {"label": bound["hullmark-labeler"], "read": bound["hullmark-reader"]} == {
+        right: set(users) for right, users in deployment.outputs["rbac_users"].items()
+    }
+
+
+def test_nobody_may_create_or_delete_in_a_cluster() -> None:
+    verbs = {
+        verb
+        for document in yaml.safe_load_all((ROOT / "examples" / "rbac.yaml").read_text())
+        for rule in document.get("rules", [])
+        for verb in rule["verbs"]
+    }
+    assert verbs == {"get", "list", "watch", "patch"}
