@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from urllib.parse import quote
 
 import functions_framework
 from cloudevents.http import CloudEvent
@@ -27,6 +26,7 @@ from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, Versio
 from shared.wiring import Ports
 
 SENT = "notices/versions/"
+"""Where the store remembers which notices are out."""
 BATCH = 500
 """Messages published at a time: a fleet of 10,000 clusters is never all in memory."""
 
@@ -60,7 +60,7 @@ def handle(check: VersionCheck, ports: Ports, now: datetime) -> str:
         if not check.dry_run:
             timeline = planner.timeline(plan.cluster)
             found = due(plan, timeline.profile if timeline else None, now)
-            fresh += [each for each in found if quote(each.key, safe="") not in told]
+            fresh += [each for each in found if mark(each) not in told]
         update, outcome = issue(check, plan, ports, newest, now)
         tally[outcome] += 1
         if update is not None:
@@ -81,10 +81,15 @@ def send(updates: list[VersionUpdate], fresh: list[Due], ports: Ports, now: date
         notices = [Notice(id=each.key, type=each.type, subject=each.subject, time=now, data=each.data) for each in fresh]
         ports.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
         for each in fresh:
-            ports.store.create(SENT + quote(each.key, safe=""), b"{}")
+            ports.store.create(SENT + mark(each), each.key.encode())
     updates.clear()
     fresh.clear()
     return count
+
+
+def mark(notice: Due) -> str:
+    """The name under which the store remembers that a notice is out; short, whatever the clusters are called."""
+    return hashlib.sha256(notice.key.encode()).hexdigest()[:40]
 
 
 def issue(check: VersionCheck, plan: ClusterPlan, ports: Ports, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
