@@ -36,7 +36,20 @@ routes.get("/v1.0/health", responses=answers(200, Health), operation_id="airship
 @routes.get("/metrics", responses=answers(200, media("text/plain")), operation_id="metrics")
 def metrics() -> Response:
     """Prometheus text: this instance's counters, and what the store says of actions and nodes."""
-    return Response(telemetry.metrics() + "\n".join(_gauges(look(wiring.ports()))) + "\n", content_type=TEXT)
+    ports = wiring.ports()
+    return Response(telemetry.metrics() + "\n".join([*_gauges(look(ports)), *_versions(ports)]) + "\n", content_type=TEXT)
+
+
+def _versions(ports: wiring.Ports) -> list[str]:
+    """What runs, and how long it may: by the documents, without asking any live fleet."""
+    newest = ports.revisions.newest()
+    revision = ports.revisions.get(newest) if newest else None
+    if revision is None or not revision.gardener:
+        return []
+    from shared.domain.versions.notices import gauges
+    from shared.fleets import fleets_of
+
+    return list(gauges(fleets_of(ports.store, revision.gardener, {}, ports.open_fleet).view(), ports.clock()))
 
 
 def _gauges(fleet: Fleet) -> list[str]:

@@ -121,7 +121,8 @@ def _bury_part(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> s
 
 def _bury_update(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
     task = VersionUpdate.parse(delivery.data)
-    return handle(PartResult(action=task.action, part=task.part, outcomes=[_lost(task.cluster, cause)]), ports, now)
+    outcomes = [_lost(f"{each.component}/{each.subject}", cause) for each in task.updates]
+    return handle(PartResult(action=task.action, part=task.part, outcomes=outcomes), ports, now)
 
 
 def _bury_result(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:

@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from urllib.parse import quote
 
 import functions_framework
 from cloudevents.http import CloudEvent
@@ -21,12 +20,13 @@ from shared.actions import deadline
 from shared.domain.actions import ActionRequest, Plan, action_id
 from shared.domain.versions.clusters import Step
 from shared.domain.versions.decisions import Decision, Update
-from shared.domain.versions.notices import due
+from shared.domain.versions.notices import Due, due
 from shared.domain.versions.plans import ClusterPlan, Planner, updates_of
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
 from shared.wiring import Ports
 
 SENT = "notices/versions/"
+"""Where the store remembers which notices are out."""
 BATCH = 500
 """Messages published at a time: a fleet of 10,000 clusters is never all in memory."""
 
@@ -54,26 +54,42 @@ def handle(check: VersionCheck, ports: Ports, now: datetime) -> str:
     told = {key.removeprefix(SENT) for key in ports.store.keys(SENT)}
     tally: Counter[str] = Counter()
     updates: list[VersionUpdate] = []
+    fresh: list[Due] = []
     wanted = planner.fleet.clusters if check.clusters is None else check.clusters
     for plan in planner.plan(now, [planner.fleet.clusters[name] for name in wanted if name in planner.fleet.clusters]):
         if not check.dry_run:
-            tally["notices"] += tell(plan, planner, ports, now, told)
+            timeline = planner.timeline(plan.cluster)
+            found = due(plan, timeline.profile if timeline else None, now)
+            fresh += [each for each in found if mark(each) not in told]
         update, outcome = issue(check, plan, ports, newest, now)
         tally[outcome] += 1
         if update is not None:
             updates.append(update)
-        if len(updates) >= BATCH:
-            updates = publish(updates, ports)
-    publish(updates, ports)
+        if len(updates) + len(fresh) >= BATCH:
+            tally["notices"] += send(updates, fresh, ports, now)
+    tally["notices"] += send(updates, fresh, ports, now)
     tally["unreachable"] += len(fleets.unreachable)
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"
 
 
-def publish(updates: list[VersionUpdate], ports: Ports) -> list[VersionUpdate]:
-    """Send what is collected; what is left to collect into."""
+def send(updates: list[VersionUpdate], fresh: list[Due], ports: Ports, now: datetime) -> int:
+    """Publish what is collected, and begin anew. How many notices: each is told once, marked when it is confirmed."""
+    count = len(fresh)
     if updates:
         ports.bus.publish(VersionUpdate.TOPIC, [update.outgoing() for update in updates])
-    return []
+    if fresh:
+        notices = [Notice(id=each.key, type=each.type, subject=each.subject, time=now, data=each.data) for each in fresh]
+        ports.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
+        for each in fresh:
+            ports.store.create(SENT + mark(each), each.key.encode())
+    updates.clear()
+    fresh.clear()
+    return count
+
+
+def mark(notice: Due) -> str:
+    """The name under which the store remembers that a notice is out; short, whatever the clusters are called."""
+    return hashlib.sha256(notice.key.encode()).hexdigest()[:40]
 
 
 def issue(check: VersionCheck, plan: ClusterPlan, ports: Ports, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
@@ -157,15 +173,3 @@ def message(check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: s
             body = {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to, "image": step.image}
             updates.append(ComponentUpdate.model_validate({**body, "kind": outcome.kind, "reason": outcome.reason}))
     return VersionUpdate(action=action, part=1, cluster=plan.cluster.id, updates=updates, force_window=check.force_window)
-
-
-def tell(plan: ClusterPlan, planner: Planner, ports: Ports, now: datetime, told: set[str]) -> int:
-    """Publish what this cluster gives cause to tell and was not told before. How many that were."""
-    timeline = planner.timeline(plan.cluster)
-    fresh = [each for each in due(plan, timeline.profile if timeline else None, now) if quote(each.key, safe="") not in told]
-    if fresh:
-        notices = [Notice(id=each.key, type=each.type, subject=each.subject, time=now, data=each.data) for each in fresh]
-        ports.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
-        for each in fresh:
-            ports.store.create(SENT + quote(each.key, safe=""), b"{}")
-    return len(fresh)

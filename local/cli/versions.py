@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
-from shared.domain.reading import DocumentsRefused, Source, read
+from shared.domain.reading import DocumentsRefused, read
 from shared.domain.versions.forecast import event_json, forecast
 from shared.domain.versions.plans import ClusterPlan, Planner, offers_json, plan_json, why_json
 from shared.domain.versions.profiles import Gardener, gardener, merged_profiles
+
+if TYPE_CHECKING:
+    from shared.fleets import Fleets
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def live_option(command: F) -> F:
+    """`--live`."""
+    about = "Ask the fleets that Cluster documents name, too: gardens, EKS and GKE clusters."
+    return click.option("--live", is_flag=True, help=about)(command)
 
 
 @click.group()
@@ -23,11 +34,12 @@ def versions() -> None:
 
 @versions.command("list")
 @documents_option
+@live_option
 @now_option
 @output_option
-def list_(files: tuple[str, ...], now: datetime, form: str) -> None:
+def list_(files: tuple[str, ...], live: bool, now: datetime, form: str) -> None:
     """Every version that the profiles offer: what it counts as, when it expires, who runs it."""
-    fleet = read_fleet(files)
+    fleet = read_fleet(files, live)
     found = []
     for name, profile in merged_profiles(fleet).items():
         users = [
@@ -39,17 +51,19 @@ def list_(files: tuple[str, ...], now: datetime, form: str) -> None:
 
 @versions.command()
 @documents_option
+@live_option
 @now_option
 @output_option
-def plan(files: tuple[str, ...], now: datetime, form: str) -> int:
+def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
     """What is decided for every cluster now, whether its window is open or not. Exit code 2 when an update is due."""
-    answer = plan_json(Planner(read_fleet(files)).plan(now))
+    answer = plan_json(Planner(read_fleet(files, live)).plan(now))
     emit(form, answer, lambda: _decisions(answer["decisions"]))
     return PENDING if any(each["to"] is not None for each in answer["decisions"]) else 0
 
 
 @versions.command()
 @documents_option
+@live_option
 @now_option
 @click.option("--days", type=click.IntRange(min=1), help="How far to look ahead; without it, to the day from which nothing changes.")
 @click.option(
@@ -61,10 +75,10 @@ def plan(files: tuple[str, ...], now: datetime, form: str) -> int:
     show_default=True,
     help="How to print it.",
 )
-def calendar(files: tuple[str, ...], now: datetime, days: int | None, form: str) -> int:
+def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None, form: str) -> int:
     """What will happen to every cluster, window by window: updates, and the dead ends that a person must open."""
     until = None if days is None else now + timedelta(days=days)
-    events = forecast(Planner(read_fleet(files)), now, until=until)
+    events = forecast(Planner(read_fleet(files, live)), now, until=until)
     if form == "ics":
         from local.cli.ics import calendar_bytes
 
@@ -78,11 +92,12 @@ def calendar(files: tuple[str, ...], now: datetime, days: int | None, form: str)
 @versions.command()
 @click.argument("cluster")
 @documents_option
+@live_option
 @now_option
 @output_option
-def why(cluster: str, files: tuple[str, ...], now: datetime, form: str) -> int:
+def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
     """Everything about one cluster (NAMESPACE/NAME, or NAME where there is one): each decision, and every version looked at."""
-    planner = Planner(read_fleet(files))
+    planner = Planner(read_fleet(files, live))
     known = planner.fleet.clusters
     matching = [name for name in known if cluster in (name, name.rpartition("/")[2])]
     if len(matching) != 1:
@@ -95,25 +110,45 @@ def why(cluster: str, files: tuple[str, ...], now: datetime, form: str) -> int:
     return PENDING if any(each["to"] is not None for each in answer["decisions"]) else 0
 
 
-def read_fleet(files: tuple[str, ...]) -> Gardener:
-    """The Gardener documents of these files, or of the newest revision. Raises DocumentsRefused where a document cannot be read."""
-    documents, problems = read(_sources(files))
+def read_fleet(files: tuple[str, ...], live: bool) -> Gardener:
+    """The clusters and profiles of these files, or of the newest revision as they are now; `live`: what Cluster documents name, too.
+
+    Raises DocumentsRefused where a document cannot be read.
+    """
+    from shared.fleets import fleets_of
+    from shared.wiring import open_fleet
+
+    if not files:
+        return _committed(live)
+    documents, problems = read(read_files(files))
     fleet = gardener(documents)
     if problems or fleet.problems:
         raise DocumentsRefused([*problems, *fleet.problems])
-    return fleet
+    if not live:
+        return fleet
+    from shared.adapters.store import open_store
+
+    declared = {each.name: each.data["spec"] for each in documents if each.kind == "Cluster" and isinstance(each.data.get("spec"), dict)}
+    return _view(fleets_of(open_store("memory:"), documents, declared, open_fleet))
 
 
-def _sources(files: tuple[str, ...]) -> list[Source]:
-    if files:
-        return read_files(files)
+def _committed(live: bool) -> Gardener:
     from local.cli.cloud import embedded
+    from shared.fleets import fleets_of
 
-    revisions = embedded().ports.revisions
-    newest = revisions.newest()
+    ports = embedded().ports
+    newest = ports.revisions.newest()
     if not newest:
         raise Failure("NoRevision", "no documents: give -f FILE, or commit some (`hullmark documents stage`, `commit`)")
-    return revisions.sources(newest)
+    revision = ports.revisions.get(newest)
+    return _view(fleets_of(ports.store, revision.gardener, revision.policies.clusters if live else {}, ports.open_fleet))
+
+
+def _view(fleets: Fleets) -> Gardener:
+    seen = fleets.view()
+    for problem in fleets.unreachable:
+        click.echo(f"warning: {problem}", err=True)
+    return seen
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------------------------

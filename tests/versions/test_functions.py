@@ -310,6 +310,28 @@ def test_an_expiring_version_is_told_of_once_at_each_threshold_and_when_it_has_e
     ]
 
 
+def test_the_metrics_say_what_runs_and_how_long_it_may(site: Site) -> None:
+    site.commits(cloud_profile(), shoot(pools=("a", "b")))
+    site.now = EVENING
+    from functions.api.health import _versions
+
+    assert [line for line in _versions(site.ports) if not line.startswith("#")] == [
+        'hullmark_version_in_use{profile="p",subject="kubernetes",version="1.27.3"} 3',
+        'hullmark_version_in_use{profile="p",subject="linux",version="1.0.0"} 2',
+        'hullmark_version_days_to_expiry{profile="p",subject="kubernetes",version="1.27.3"} -21',
+        'hullmark_version_days_to_expiry{profile="p",subject="linux",version="1.0.0"} 13',
+    ]
+
+
+def test_an_update_that_nobody_could_deliver_is_recorded_as_failed_step_by_step(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    moody(site, monkeypatch, controlPlane__kubernetes=RuntimeError("a bug"))  # type: ignore[arg-type]
+    site.commits(cloud_profile(), shoot(pools=()))
+    site.checks(EVENING)
+    assert site.actions() == [{"controlPlane/kubernetes": "failed"}]
+    (finished,) = site.notices("action.finished")
+    assert [each["reason"] for each in finished["attention"]] == ["DeadLettered"]
+
+
 def test_the_functions_do_what_the_forecast_said(site: Site) -> None:
     images = [
         {

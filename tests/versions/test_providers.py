@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -18,12 +19,13 @@ from google.cloud import container_v1
 from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerRestTransport
 from moto import mock_aws
 
+from local.cli import main
 from shared import wiring
 from shared.adapters.eks_versions import EksVersions
 from shared.adapters.gke_versions import GkeVersions
 from shared.domain.versions.clusters import Step
 from shared.ports import Refused, Stale, Unavailable
-from tests.versions.test_functions import EVENING, Site, site  # noqa: F401 - the fixture
+from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site  # noqa: F401 - the fixture
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -328,3 +330,23 @@ def test_a_gke_operation_in_progress_means_later_and_a_refusal_means_no(gke: Fak
     gke.service.routes[0] = (f"POST {NAME}:updateMaster", lambda body: (503, {"error": {"code": 503, "message": "soon"}}))
     with pytest.raises(Unavailable, match="soon"):
         fleet.apply("gke/prod", step)
+
+
+def test_the_command_line_sees_documents_and_live_fleets_as_one(
+    eks: FakeEks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shared.wiring.open_fleet", lambda _name, spec: eks_fleet(eks, **spec))
+    spec = {"provider": "eks", "access": {"eks": {"region": "eu-central-1", "name": "prod"}}}
+    written = [cloud_profile(), shoot(), {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": "prod"}, "spec": spec}]
+    (tmp_path / "fleet.yaml").write_text("\n---\n".join(map(json.dumps, written)))
+    with pytest.raises(SystemExit) as ending:
+        main(["versions", "plan", "--live", "-f", str(tmp_path / "fleet.yaml"), "--now", EVENING.isoformat(), "-o", "json"])
+    assert ending.value.code == 2
+    found = {(each["cluster"], each["component"]): each["to"] for each in json.loads(capsys.readouterr().out)["decisions"] if each["to"]}
+    assert found == {
+        ("garden/s", "controlPlane"): "1.28.1",
+        ("garden/s", "worker/a"): "1.28.1",
+        ("eks/prod", "controlPlane"): "1.32",
+        ("eks/prod", "worker/a"): "1.32.0",
+        ("eks/prod", "worker/b"): "1.32.0",
+    }

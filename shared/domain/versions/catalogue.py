@@ -6,7 +6,7 @@ EKS and GKE catalogues become the same values, so that all fleets are decided al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -193,8 +193,3 @@ def _machine_type(fields: Fields) -> MachineType:
 
 def _capabilities(fields: Fields) -> Capabilities:
     return {name: fields.texts(name) for name in fields.data}
-
-
-def by_name(profiles: Iterable[CloudProfile]) -> dict[str, CloudProfile]:
-    """Profiles by their names."""
-    return {profile.name: profile for profile in profiles}

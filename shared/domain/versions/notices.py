@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from shared.domain.versions.catalogue import CloudProfile
+from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
-from shared.domain.versions.plans import ClusterPlan, time_text
+from shared.domain.versions.plans import ClusterPlan, offers_json, time_text
+from shared.domain.versions.profiles import Gardener, merged_profiles
 from shared.domain.versions.reasons import REASONS
 
 DAYS = (1, 7, 14, 30, 60, 90)
@@ -87,3 +90,26 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
             }
             place = f"{plan.cluster.id}/{decision.component}/{decision.subject}/{decision.current}/{code}"
             yield Due(f"update.skipped/{place}", "dev.hullmark.update.skipped.v1", plan.cluster.id, data)
+
+
+def gauges(fleet: Gardener, now: datetime) -> Iterator[str]:
+    """Prometheus lines: for every version in use, how many places run it, and its days left where it has an end."""
+    users: dict[str, list[FleetCluster]] = {}
+    for cluster in fleet.clusters.values():
+        users.setdefault((f"{cluster.namespace}/" if cluster.own else "") + cluster.profile, []).append(cluster)
+    found = [
+        each
+        for name, profile in merged_profiles(fleet).items()
+        for each in offers_json(name, profile, users.get(name, ()), now)
+        if each["inUse"]
+    ]
+    for metric, field, about in (
+        ("hullmark_version_in_use", "inUse", "Control planes and pools that run a version."),
+        ("hullmark_version_days_to_expiry", "daysLeft", "Days until a version in use expires; negative after."),
+    ):
+        yield f"# HELP {metric} {about}"
+        yield f"# TYPE {metric} gauge"
+        for each in found:
+            if each[field] is not None:
+                labels = ",".join(f"{name}={json.dumps(each[name])}" for name in ("profile", "subject", "version"))
+                yield f"{metric}{{{labels}}} {each[field]}"
