@@ -368,6 +368,22 @@ def test_an_api_server_that_stays_away_is_told_as_such_for_each_node() -> None:
     assert not world.dead
 
 
+def test_an_action_whose_records_are_broken_does_not_keep_others_from_ending() -> None:
+    world = a_site(World(interfere=lambda world, call, do: world.die() if call.method == "nodes" else do()))
+    world.ask(ACTION)
+    world.ask(SECOND)
+    world.drain()
+    for action in (ACTION, SECOND):
+        world.truth.delete(f"actions/{action}/outcome.json")
+        world.truth.delete(f"actions/{action}/announced.json")
+        world.truth.create(f"open-actions/{action}", b"2026-11-21T07:00:00+00:00")
+    world.truth.create(f"actions/{ACTION}/plan.json", b"{")
+    world.sweep(later=4000)
+    assert world.untouched.actions.outcome(ACTION) is None
+    assert world.outcome(SECOND).result == "expired"
+    assert world.untouched.actions.open() == [ACTION]
+
+
 odds = st.sampled_from([0.0, 0.05, 0.2])
 
 
