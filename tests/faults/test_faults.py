@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from shared.control import control
 from shared.domain import actions
-from shared.messages import Outgoing
+from shared.messages import NodeChanged, Outgoing
 from shared.ports import Unavailable
 from tests.faults.site import FOREIGN, LABELS_1, LABELS_2, OUTCOMES_1, REVISION_2, a_site
 from tests.faults.world import ACTION, SECOND, WRITES, Call, Fault, Finding, Interference, World, applies, at, failure, inflict
@@ -271,6 +271,48 @@ def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fau
 
     calls = [call for call in numbered(asked().calls) if applies(fault, call)]
     every("no id", [(f"{fault.name} at {call}", run(call)) for call in calls])
+
+
+def repaired(interfere: Interference | None = None) -> World:
+    """The site brought to revision 1; then somebody changes a label of ours, and an event tells."""
+    world = undisturbed()
+    world.nodes.set_labels("b-new", {"ex.io/rack": "moved"}, "someone")
+    world.calls, world._interfere = [], interfere
+    world.publish(NodeChanged.TOPIC, [NodeChanged(name="b-new", kind="changed").outgoing()])
+    world.drain()
+    return world
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_drift_is_repaired_whatever_call_fails_or_is_the_last_of_its_process(fault: Fault) -> None:
+    def run(call: Call) -> Callable[[Finding], World]:
+        def one(found: Finding) -> World:
+            world = repaired(at(call.number, fault))
+            right(found, world)
+            return world
+
+        return one
+
+    calls = [call for call in repaired().calls if applies(fault, call)]
+    assert calls
+    every("drift", [(f"{fault.name} at {call}", run(call)) for call in calls])
+
+
+def test_a_repair_never_undoes_a_newer_revision_applied_in_between() -> None:
+    def others(world: World) -> None:
+        world.commit(REVISION_2)
+        world.ask(SECOND)
+        world.drain()
+
+    def run(call: Call) -> Callable[[Finding], World]:
+        def one(found: Finding) -> World:
+            world = repaired(meanwhile(call.number, others))
+            right(found, world, LABELS_2, ACTION, SECOND)
+            return world
+
+        return one
+
+    every("drift", [(f"revision 2 before {call}", run(call)) for call in repaired().calls])
 
 
 def test_a_retry_asks_again_for_the_nodes_that_failed_and_no_others() -> None:
