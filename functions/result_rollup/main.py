@@ -18,6 +18,7 @@ from shared.actions import SITE_ACTION, finished_notice
 from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude
 from shared.domain.outcomes import Outcome
 from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
+from shared.ports import StoreError
 from shared.wiring import Ports
 
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
@@ -79,13 +80,20 @@ def announce(action: str, outcome: ActionOutcome, ports: Ports) -> None:
 
 
 def sweep(ports: Ports, now: datetime) -> str:
-    """End what is overdue, and announce what ended without its notice getting out."""
-    ended = 0
+    """End what is overdue, and announce what ended without its notice getting out. An action whose records can't be read
+    does not keep the others from ending; it is raised once they have.
+    """
+    ended, unreadable = 0, list[Exception]()
     for action in ports.actions.open():
-        outcome = ports.actions.outcome(action) or ports.actions.close_if_complete(action, now) or ports.actions.expire(action, now)
-        if outcome:
-            announce(action, outcome, ports)
-            ended += 1
+        try:
+            outcome = ports.actions.outcome(action) or ports.actions.close_if_complete(action, now) or ports.actions.expire(action, now)
+            if outcome:
+                announce(action, outcome, ports)
+                ended += 1
+        except (StoreError, Malformed) as error:
+            unreadable.append(error)
+    if unreadable:
+        raise unreadable[0]
     return f"{ended} ended"
 
 

@@ -277,14 +277,14 @@ class Puller:
     """Streaming pull, by google-cloud-pubsub: `take` is called in threads of the client's, and acks or nacks what it is given."""
 
     def __init__(self) -> None:
-        from google.cloud import pubsub_v1
+        import google.cloud.pubsub_v1 as pubsub_v1
 
         self._client = pubsub_v1.SubscriberClient()
         self._futures: list[Any] = []
 
     def follow(self, subscription: str, take: Callable[[Any], None], *, in_hand: int) -> None:
         """Deliver a subscription's messages to `take`, at most `in_hand` of them unanswered at a time."""
-        from google.cloud import pubsub_v1
+        import google.cloud.pubsub_v1 as pubsub_v1
 
         control = pubsub_v1.types.FlowControl(max_messages=in_hand)
         self._futures.append(self._client.subscribe(subscription, take, flow_control=control))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from shared.control import control
 from shared.domain import actions
-from shared.messages import Outgoing
+from shared.messages import NodeChanged, Outgoing
 from shared.ports import Unavailable
 from tests.faults.site import FOREIGN, LABELS_1, LABELS_2, OUTCOMES_1, REVISION_2, a_site
 from tests.faults.world import ACTION, SECOND, WRITES, Call, Fault, Finding, Interference, World, applies, at, failure, inflict
@@ -273,6 +273,48 @@ def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fau
     every("no id", [(f"{fault.name} at {call}", run(call)) for call in calls])
 
 
+def repaired(interfere: Interference | None = None) -> World:
+    """The site brought to revision 1; then somebody changes a label of ours, and an event tells."""
+    world = undisturbed()
+    world.nodes.set_labels("b-new", {"ex.io/rack": "moved"}, "someone")
+    world.calls, world._interfere = [], interfere
+    world.publish(NodeChanged.TOPIC, [NodeChanged(name="b-new", kind="changed").outgoing()])
+    world.drain()
+    return world
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_drift_is_repaired_whatever_call_fails_or_is_the_last_of_its_process(fault: Fault) -> None:
+    def run(call: Call) -> Callable[[Finding], World]:
+        def one(found: Finding) -> World:
+            world = repaired(at(call.number, fault))
+            right(found, world)
+            return world
+
+        return one
+
+    calls = [call for call in repaired().calls if applies(fault, call)]
+    assert calls
+    every("drift", [(f"{fault.name} at {call}", run(call)) for call in calls])
+
+
+def test_a_repair_never_undoes_a_newer_revision_applied_in_between() -> None:
+    def others(world: World) -> None:
+        world.commit(REVISION_2)
+        world.ask(SECOND)
+        world.drain()
+
+    def run(call: Call) -> Callable[[Finding], World]:
+        def one(found: Finding) -> World:
+            world = repaired(meanwhile(call.number, others))
+            right(found, world, LABELS_2, ACTION, SECOND)
+            return world
+
+        return one
+
+    every("drift", [(f"revision 2 before {call}", run(call)) for call in repaired().calls])
+
+
 def test_a_retry_asks_again_for_the_nodes_that_failed_and_no_others() -> None:
     down = {"b-new", "e-pruned"}
 
@@ -366,6 +408,22 @@ def test_an_api_server_that_stays_away_is_told_as_such_for_each_node() -> None:
     assert told["b-new"] == ("failed", "Unavailable", True)
     assert told["g-gone"] == ("missing", "NodeNotFound", False)
     assert not world.dead
+
+
+def test_an_action_whose_records_are_broken_does_not_keep_others_from_ending() -> None:
+    world = a_site(World(interfere=lambda world, call, do: world.die() if call.method == "nodes" else do()))
+    world.ask(ACTION)
+    world.ask(SECOND)
+    world.drain()
+    for action in (ACTION, SECOND):
+        world.truth.delete(f"actions/{action}/outcome.json")
+        world.truth.delete(f"actions/{action}/announced.json")
+        world.truth.create(f"open-actions/{action}", b"2026-11-21T07:00:00+00:00")
+    world.truth.create(f"actions/{ACTION}/plan.json", b"{")
+    world.sweep(later=4000)
+    assert world.untouched.actions.outcome(ACTION) is None
+    assert world.outcome(SECOND).result == "expired"
+    assert world.untouched.actions.open() == [ACTION]
 
 
 odds = st.sampled_from([0.0, 0.05, 0.2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from local.cloud import RealCloud
 from local.kube_apiserver import Fleet, KubeApiserver
 from local.pump import Faults
+from local.steps import load
 from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.pubsub import Administration, Subscription
 from shared.domain.reading import Source
@@ -82,6 +84,15 @@ def test_a_thousand_real_nodes_end_right_although_a_process_is_killed_midway(
     lines = [json.loads(text) for line in said if (text := line.partition(": ")[2]).startswith("{")]
     assert {line["step"] for line in lines} == set(CHAIN)
     assert len({line["trace"] for line in lines}) == 1, "one relabel is one trace"
+
+
+def test_every_function_of_the_house_comes_up_as_its_own_process(emulator: None, tmp_path: Path) -> None:
+    settings = Settings(store=f"file:{tmp_path}", cluster="simulated:nowhere", project=new_project())
+    with RealCloud(settings, say=lambda _: None) as cloud:
+        assert set(cloud.functions) == set(load().steps)
+        with urllib.request.urlopen(f"{cloud.functions['api'].url}/api/v1.0/health", timeout=30) as answer:
+            assert answer.status in (200, 204)
+        assert not any(process.restarts for process in cloud.functions.values())
 
 
 class NoBus:
