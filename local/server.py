@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 import functions_framework
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
@@ -20,6 +21,7 @@ from local.runner import Cloud
 from shared.wiring import Settings
 
 HOST = "127.0.0.1"
+NAMES = (HOST, "localhost")
 
 
 class Quiet(WSGIRequestHandler):
@@ -66,9 +68,14 @@ class EmbeddedServer:
 
 
 def as_person(app: Callable[..., Iterable[bytes]], person: str) -> Callable[..., Iterable[bytes]]:
-    """The application with WSGI's own word for who calls; no header can set it."""
+    """The application with WSGI's own word for who calls, which no header can set; for this machine's names only, or a page on the
+    internet could point a name of its own here (DNS rebinding).
+    """
 
     def called(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname not in NAMES:
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"this server is for this machine: call it 127.0.0.1 or localhost\n"]
         return app({**environ, "REMOTE_USER": person}, start_response)
 
     return called

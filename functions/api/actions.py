@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from threading import Lock
 from typing import Any, Literal
 
 from flask import Response, request
@@ -20,9 +22,10 @@ from shared.actions import UnknownAction, WrongState
 from shared.control import control
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome, ActionRequest, Lifecycle, Plan, action_id, conclude, lifecycle
 from shared.domain.outcomes import Outcome
+from shared.domain.overview import in_short
 from shared.intake import accept
 from shared.messages import RelabelRequest
-from shared.ports import BusError
+from shared.ports import BusError, ObjectStore
 from shared.wiring import Ports
 
 routes = APIBlueprint("actions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="actions", description="Shipyard's actions")])
@@ -250,9 +253,31 @@ def standing(action: str, ports: Ports) -> Standing:
     return found
 
 
-def newest(limit: int, ports: Ports) -> list[Standing]:
-    """The newest actions, oldest of them first."""
-    return [found for action in ports.actions.ids(limit=limit) if (found := gather(action, ports)) is not None]
+_KEPT: OrderedDict[tuple[ObjectStore, str], Standing] = OrderedDict()
+_lock = Lock()
+KEPT = 200_000
+"""Names in all that the remembered actions may hold, an outcome with its reason counting as ten: about 40 MB."""
+
+
+def remembered(action: str, ports: Ports) -> Standing | None:
+    """One action with its outcome in short (see overview.in_short). What has ended never changes, so it is read once."""
+    key = (ports.store, action)
+    with _lock:
+        if key in _KEPT:
+            return _KEPT[key]
+    found = gather(action, ports)
+    if found is None or found.outcome is None:
+        return found
+    found = replace(found, outcome=in_short(found.request, found.outcome))
+    with _lock:
+        _KEPT[key] = found
+        while sum(map(_weight, _KEPT.values())) > KEPT:
+            _KEPT.popitem(last=False)
+    return found
+
+
+def _weight(found: Standing) -> int:
+    return 10 + 10 * len(found.outcome.outcomes) + len(found.outcome.unchanged) if found.outcome else 0
 
 
 def gather(action: str, ports: Ports) -> Standing | None:
@@ -482,7 +507,8 @@ def located(action: str) -> str:
 def list_actions(query: ListQuery) -> Response:
     """The newest actions, oldest of them first."""
     ports = wiring.ports()
-    return send([action_body(each).model_dump(mode="json") for each in newest(query.limit, ports)])
+    found = (remembered(action, ports) for action in ports.actions.ids(limit=query.limit))
+    return send([action_body(each).model_dump(mode="json") for each in found if each])
 
 
 @routes.get("/actions/<action>", responses=answers(200, ActionDetail, 404))

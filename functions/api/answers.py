@@ -78,7 +78,7 @@ ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}
 
 def answers(success: int, model: type[BaseModel] | dict[str, Any] | None, *errors: int, body: bool = False) -> dict[Any, Any]:
     """The `responses` of an operation: its success, the errors it names, and those that any operation may answer with."""
-    expected = sorted({400, *errors, *(NEEDS_BODY if body else ()), 500, 503})
+    expected = sorted({400, 403, *errors, *(NEEDS_BODY if body else ()), 500, 503})
     return {success: model, **{status: {"content": ERROR} for status in expected}}
 
 

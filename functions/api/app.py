@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import logging
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Request as FlaskRequest
-from flask import Response
+from flask import Response, request
 from flask_openapi3.models.info import Info
 from flask_openapi3.models.server import Server
 from flask_openapi3.openapi import OpenAPI
@@ -48,6 +49,13 @@ def refuse(error: ValidationError) -> Response:
     return failure(invalid("Invalid format", error))
 
 
+def same_site() -> None:
+    """Refuse what a page of another site makes a browser send: behind IAP, and on loopback, the browser itself is what is trusted."""
+    origin = request.headers.get("Origin")
+    if request.method not in ("GET", "HEAD", "OPTIONS") and origin is not None and urlsplit(origin).netloc != request.host:
+        raise ApiError(403, "Forbidden", f"a page of {origin[:100]} may not ask this of {request.host}")
+
+
 def caught(error: Exception) -> Response:
     """Every exception that leaves a route."""
     if isinstance(error, BadRequest) and error.response is not None:
@@ -78,6 +86,7 @@ def application() -> OpenAPI:
     for noun in (actions, configdocs, revisions, tasks, nodes, health):
         app.register_api(noun.routes)
     app.register_blueprint(page.routes)
+    app.before_request(same_site)
     app.register_error_handler(Exception, caught)
     return app
 

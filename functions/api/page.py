@@ -12,7 +12,7 @@ from flask import Blueprint, Response, render_template, request
 from functions.api.actions import Standing, needing_a_person, outcome_so_far, parameters_of, standing
 from functions.api.answers import ApiError
 from functions.api.expiries import AHEAD, expiring
-from functions.api.fleet import look
+from functions.api.fleet import LISTED, look
 from shared import wiring
 from shared.domain.overview import NOT_TRUE
 
@@ -35,7 +35,9 @@ def index() -> Response:
     ports = wiring.ports()
     fleet, now = look(ports), ports.clock()
     ending = expiring(fleet.revision, ports, now)
-    return _page("index.html", now, fleet=fleet, ending=ending, rows=ROWS, running=any(found.moving for found in fleet.running))
+    return _page(
+        "index.html", now, fleet=fleet, ending=ending, rows=ROWS, listed=LISTED, running=any(found.moving for found in fleet.running)
+    )
 
 
 @routes.get("/actions/<action>")

@@ -10,7 +10,7 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
-from functions.api.actions import Standing, newest, outcome_so_far, parameters_of, stamp, standing, start, told
+from functions.api.actions import Standing, gather, outcome_so_far, parameters_of, stamp, standing, start, told
 from functions.api.answers import ApiError, Said, answers, send
 from shared import wiring
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome
@@ -282,8 +282,9 @@ def create_task(body: CreateTask) -> Response:
     ),
 )
 def list_tasks() -> Response:
-    """The newest hundred, each without the messages and subtasks of its nodes."""
-    return send([_in_short(found) for found in newest(100, wiring.ports())])
+    """The newest fifty, each without the messages and subtasks of its nodes."""
+    ports = wiring.ports()
+    return send([_in_short(found) for action in ports.actions.ids(limit=50) if (found := gather(action, ports))])
 
 
 def _in_short(found: Standing) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,6 +157,12 @@ def test_the_token_goes_along_and_no_header_can_say_who_calls(run: Run, server: 
     run("documents", "commit", "--server", server)
     with urllib.request.urlopen(f"{server}/v1.0/revisions/1") as answer:
         assert json.load(answer)["by"] == "ada@example.com"
+
+
+def test_a_name_from_the_internet_that_points_here_gets_nothing(server: str) -> None:
+    asked = urllib.request.Request(f"{server}/v1.0/actions", headers={"Host": "evil.example.com"})
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(asked)
 
 
 def test_hullmark_serve_answers_goes_on_with_what_was_left_and_ends_cleanly(tmp_path: Path) -> None:

@@ -95,6 +95,14 @@ def test_a_store_that_does_not_answer_is_a_503_with_its_cause(fleet: FrontDoor, 
     assert (body["retry"], body["reason"]) == (True, "store gs://fleet: get revisions: 403")
 
 
+def test_a_page_of_another_site_can_change_nothing(fleet: FrontDoor) -> None:
+    action = fleet.create(target_nodes=["n1"]).json["id"]
+    stop = f"/v1.0/actions/{action}/control/stop"
+    assert_shipyards(fleet.post(stop, headers={"Origin": "https://evil.example.com"}), 403)
+    assert fleet.get("/v1.0/actions", headers={"Origin": "https://evil.example.com"}).status_code == 200
+    assert fleet.post(stop, headers={"Origin": "http://localhost"}).status_code == 202
+
+
 def token(**claims: Any) -> str:
     """An ID token as Cloud Run passes it on: checked by the platform, its signature taken out."""
     parts = [base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in ({"alg": "RS256"}, claims)]
