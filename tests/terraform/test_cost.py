@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from shared.messages import NodeChanged
+from shared.messages import NodeChanged, Outgoing
 from tests.stories.fleet import Fleet, a_policy
 
 WRITES_AND_LISTINGS = ("create", "keys", "folders")
@@ -41,7 +42,12 @@ def costs(fleet: Fleet, store: Counting, work: Any) -> dict[str, int]:
     """Messages, requests, class A and class B operations of some work."""
     sent = Counter[str]()
     publish = fleet.cloud.publish
-    fleet.cloud.publish = lambda topic, messages: (sent.update({topic: len(messages)}), publish(topic, messages))  # type: ignore[method-assign]
+
+    def counting(topic: str, messages: Sequence[Outgoing]) -> None:
+        sent[topic] += len(messages)
+        publish(topic, messages)
+
+    fleet.cloud.publish = counting  # type: ignore[method-assign]
     delivered = fleet.cloud.delivered
     store.calls.clear()
     work()
