@@ -1,7 +1,21 @@
 # What sends messages besides functions and people: the clock, and the audit logs of GKE.
 
+locals {
+  # A sweep is an action, and an action is for one cluster: one clock each where several are named.
+  clocks = merge([
+    for key, schedule in local.schedules : {
+      for cluster in try(schedule.body.name, "") == "drift_sweep" && length(var.sweep_clusters) > 0 ? var.sweep_clusters : [""] :
+      cluster == "" ? key : "${key}-${cluster}" => {
+        topic = schedule.topic
+        cron  = schedule.cron
+        body  = jsonencode(merge(schedule.body, cluster == "" ? {} : { cluster = cluster }))
+      }
+    }
+  ]...)
+}
+
 resource "google_cloud_scheduler_job" "schedules" {
-  for_each = local.schedules
+  for_each = local.clocks
 
   project   = var.project
   region    = var.region
@@ -11,7 +25,7 @@ resource "google_cloud_scheduler_job" "schedules" {
 
   pubsub_target {
     topic_name = google_pubsub_topic.topics[each.value.topic].id
-    data       = base64encode(jsonencode(each.value.body))
+    data       = base64encode(each.value.body)
   }
 
   depends_on = [google_project_service.apis]

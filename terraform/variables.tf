@@ -159,6 +159,17 @@ variable "default_cluster" {
   }
 }
 
+variable "sweep_clusters" {
+  type        = list(string)
+  default     = []
+  description = "Clusters that the hourly sweep visits, by the names of their Cluster documents. Empty: the default cluster. Needed as soon as the documents declare several: a sweep that names none is refused then."
+
+  validation {
+    condition     = alltrue([for name in var.sweep_clusters : can(regex("^[a-z0-9][a-z0-9-]{0,62}$", name))])
+    error_message = "Names of Cluster documents: lower-case letters, digits and hyphens."
+  }
+}
+
 variable "network" {
   type        = object({ network = string, subnetwork = string })
   default     = null

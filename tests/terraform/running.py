@@ -54,7 +54,7 @@ class Terraform:
         plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
         config = folder / "terraform.rc"
         config.write_text(f'provider_installation {{\n  filesystem_mirror {{\n    path = "{folder / "mirror"}"\n  }}\n}}\n')
-        self._environment = {
+        self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("TF_", "GOOGLE_"))},
             "TF_CLI_CONFIG_FILE": str(config),
             "TF_DISABLE_PLUGIN_TLS": "1",
@@ -65,7 +65,7 @@ class Terraform:
     def run(self, folder: Path, *arguments: str) -> str:
         """Run one command in `folder`; what it says. Raises Failed."""
         done = subprocess.run(
-            [self._binary, *arguments], cwd=folder, env=self._environment, capture_output=True, text=True, timeout=120, check=False
+            [self._binary, *arguments], cwd=folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
         )
         if done.returncode:
             raise Failed(done.stdout + done.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 
 from local import steps
 from local.steps import ROOT
-from shared.messages import Message
+from shared.messages import Message, RelabelRequest
 from tests.terraform.checks import CHECKS, Check
 from tests.terraform.running import PROJECT, Failed, Planned, Terraform, copied, required, usual
 
@@ -126,6 +127,20 @@ def test_the_example_hands_on_every_variable_of_the_module_it_names(parsed: dict
     example = names("terraform/examples/deploy/variables.tf")
     assert example <= names("terraform/variables.tf")
     assert example <= passed
+
+
+def test_where_several_clusters_are_declared_each_is_swept_by_name(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    plan = terraform.plan(root, usual(root, sweep_clusters=["east", "west"]))
+    sent = {
+        name: RelabelRequest.parse(base64.b64decode(job["pubsub_target"][0]["data"]))
+        for name, job in plan.all("cloud_scheduler_job").items()
+        if name.startswith("drift-sweep")
+    }
+    assert {name: (request.name, request.cluster) for name, request in sent.items()} == {
+        "drift-sweep-east": ("drift_sweep", "east"),
+        "drift-sweep-west": ("drift_sweep", "west"),
+    }
 
 
 def test_the_clusters_rights_name_the_accounts_that_need_them(deployment: Planned) -> None:

@@ -30,6 +30,7 @@ module "hullmark" {
   kubeconfig_secrets     = var.kubeconfig_secrets
   aws_credentials_secret = var.aws_credentials_secret
   default_cluster        = var.default_cluster
+  sweep_clusters         = var.sweep_clusters
   network                = var.network
 
   api_invokers          = var.api_invokers

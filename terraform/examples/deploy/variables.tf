@@ -75,6 +75,12 @@ variable "default_cluster" {
   description = "Cluster of requests that name none, such as kubeconfig:/etc/hullmark/prod/kubeconfig."
 }
 
+variable "sweep_clusters" {
+  type        = list(string)
+  default     = []
+  description = "Clusters that the hourly sweep visits, where the documents declare several."
+}
+
 variable "network" {
   type        = object({ network = string, subnetwork = string })
   default     = null

@@ -86,6 +86,7 @@ class Provider:
         yield "ReadDataSource", m.Validate, self.read
         yield "PlanResourceChange", m.Plan, self.plan
         yield "ApplyResourceChange", m.Apply, lambda asked: m.Applied(new_state=asked.planned_state)
+        yield "ImportResourceState", m.Import, self.take
         yield "StopProvider", m.Empty, lambda _: m.Empty()
 
     def schemas(self, _: Any) -> Any:
@@ -103,6 +104,13 @@ class Provider:
 
     def read(self, asked: Any) -> Any:
         return self._m.State(state=self._told(asked.type_name, self._data, asked.config))
+
+    def take(self, asked: Any) -> Any:
+        """Import: all that is known of what is there already is its name."""
+        fields = self._resources[asked.type_name]
+        empty = {(nested[1] if (nested := BLOCK.match(key)) else key): [] if nested else None for key in fields}
+        state = self._m.Value(msgpack=msgspec.msgpack.encode({**empty, "id": asked.id, "name": asked.id}))
+        return self._m.Imported(imported_resources=[self._m.Imported.Resource(type_name=asked.type_name, state=state)])
 
     def _told(self, kind: str, known: dict[str, Any], value: Any) -> Any:
         values = msgspec.msgpack.decode(value.msgpack)
