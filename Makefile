@@ -25,6 +25,9 @@ demo: $(LOCKED) ## The main job on an embedded cluster: commit, plan, relabel, a
 serve: $(LOCKED) ## The whole cloud in one process, on loopback, with the API and the status page
 	@$(BIN)/hullmark serve
 
+serve-real: $(LOCKED) ## The same on the Pub/Sub emulator, one functions-framework process per function
+	@$(BIN)/hullmark serve --bus pubsub
+
 # Tests run with the real parts that can be had and say what they skipped; HULLMARK_REQUIRE_REAL=1 builds the parts and skips nothing.
 ifeq ($(HULLMARK_REQUIRE_REAL),1)
 test: kube browser
@@ -44,6 +47,15 @@ kube: ## Build a real kube-apiserver, etcd and kubectl from pinned modules (need
 browser: ## Headless Chromium, from Debian's packages where we may install them
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 
+faults: $(LOCKED) ## Every fault schedule; prints how many ran
+	$(BIN)/pytest -q -s tests/faults
+
+BENCHES = relabel kube_clients chain events forwarder cold_start design versions migrate pods
+bench: $(LOCKED) kube $(BENCHES:%=bench-%) ## Every benchmark, as ratios measured side by side in one run (a quiet machine helps)
+
+bench-%: $(LOCKED)
+	$(BIN)/python -m bench.$*
+
 lock: ## Lock the dependencies anew, with hashes
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes -q --no-header --no-annotate requirements.in -o requirements.txt
@@ -52,4 +64,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve test check kube browser lock clean
+.PHONY: help install demo serve serve-real test faults check kube browser bench lock clean
