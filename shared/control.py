@@ -1,10 +1,11 @@
-"""Stop, pause and unpause: the record in the ledger, and the parts that were parked meanwhile."""
+"""Stop, pause and unpause: the record in the ledger, and the parts that arrive while an action is paused."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from shared.messages import NodeApply, Outgoing, PartResult
+from shared.domain.actions import VERSION_ACTION
+from shared.messages import NodeApply, Outgoing, PartResult, VersionUpdate
 from shared.wiring import Ports
 
 
@@ -15,8 +16,20 @@ def control(action: str, verb: str, by: str, ports: Ports, now: datetime) -> Non
     ports.actions.control(action, verb, by, now)
     if verb == "pause":
         return
-    parked = [Outgoing(body, {"type": "NodeApply"}) for body in ports.actions.parked(action)]
+    message = VersionUpdate if ports.actions.request(action).name == VERSION_ACTION else NodeApply
+    parked = [Outgoing(body, {"type": message.__name__}) for body in ports.actions.parked(action)]
     if parked:
-        ports.bus.publish(NodeApply.TOPIC, parked)
+        ports.bus.publish(message.TOPIC, parked)
     elif verb == "stop":
         ports.bus.publish(PartResult.TOPIC, [PartResult(action=action).outgoing()])
+
+
+def parked(task: NodeApply | VersionUpdate, ports: Ports) -> bool:
+    """Whether the part's action is paused, and the part kept for later. A function can't wait, and redelivery would run out.
+
+    The state is looked at again once the part is kept, so that an unpause in between loses nothing.
+    """
+    if not task.action or not ports.actions.paused(task.action):
+        return False
+    ports.actions.park(task.action, task.part, task.outgoing().data)
+    return ports.actions.paused(task.action)

@@ -12,6 +12,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
+from shared.control import parked
 from shared.domain.outcomes import Changes, NodeTask, Outcome, held
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
 from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
@@ -42,10 +43,8 @@ def handle(task: NodeApply, ports: Ports, *, last: bool = False) -> str:
             Outcome(subject=node.name, outcome="stopped", reason="Stopped", message="the action was stopped") for node in task.nodes
         ]
         return _publish(task, task.revision, outcomes, ports)
-    if task.action and ports.actions.paused(task.action):
-        ports.actions.park(task.action, task.part, task.outgoing().data)
-        if ports.actions.paused(task.action):
-            return "parked"
+    if parked(task, ports):
+        return "parked"
     while True:
         task = newest_truth(task, ports)
         cluster = ports.cluster(task.cluster, ports.revisions.get(task.revision) if task.revision else None)

@@ -14,6 +14,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
+from shared.control import parked
 from shared.domain.outcomes import Outcome
 from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.reasons import REASONS
@@ -47,6 +48,8 @@ def handle(task: VersionUpdate, ports: Ports, now: datetime, *, last: bool = Fal
     steps.sort(key=lambda step: step.rank)
     if task.part in ports.actions.recorded(task.action):
         return "done before"
+    if not ports.actions.stopped(task.action) and parked(task, ports):
+        return "parked"
     newest = ports.revisions.newest()
     found = ports.fleets(ports.revisions.get(newest) if newest else None).find(task.cluster)
     if ports.actions.stopped(task.action):

@@ -18,6 +18,8 @@ from shared.domain.outcomes import Outcome
 
 MAX_PARTS = 256
 """Parts of one action at most (DESIGN §6)."""
+VERSION_ACTION = "update_versions"
+"""The name of the actions that version_check starts: one for each cluster and opening of its window."""
 PART_SIZE = 200
 """Nodes of one part, until that would make more than MAX_PARTS: about a third of a second of an API server's time."""
 

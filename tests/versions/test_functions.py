@@ -12,6 +12,7 @@ from functions.version_apply.main import TryAgain
 from functions.version_apply.main import handle as apply
 from functions.version_check.main import handle as check
 from shared import telemetry, wiring
+from shared.control import control
 from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.forecast import forecast
 from shared.domain.versions.plans import Planner
@@ -358,3 +359,20 @@ def test_the_functions_do_what_the_forecast_said(site: Site) -> None:
             seen += [(now.date(), each.subject, each.data["component"], each.data["from"]) for each in updated]
     assert sorted(seen, key=str) == sorted(foreseen, key=str)
     assert len(seen) == 15
+
+
+def test_a_paused_update_waits_and_goes_on_when_it_is_unpaused(site: Site) -> None:
+    site.commits(cloud_profile(), shoot())
+    update = the_update(site)
+    del site.ports.bus.publish
+    control(update.action, "pause", "an operator", site.ports, EVENING)
+    site.now = EVENING
+    site.cloud.publish(VersionUpdate.TOPIC, [update.outgoing()])
+    site.cloud.drain()
+    assert site.versions()[0] == "1.27.3"
+    assert site.ports.actions.lifecycle(update.action) == "Paused"
+
+    control(update.action, "unpause", "an operator", site.ports, EVENING)
+    site.cloud.drain()
+    assert site.versions()[0] == "1.28.1"
+    assert site.ports.actions.lifecycle(update.action) == "Complete"
