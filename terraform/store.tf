@@ -15,7 +15,7 @@ resource "google_storage_bucket" "store" {
   lifecycle_rule {
     condition {
       age            = var.keep_actions_days
-      matches_prefix = ["actions/", "open-actions/"]
+      matches_prefix = ["actions/", "open-actions/", "drift/", "told/"]
       with_state     = "LIVE"
     }
     action {

@@ -210,7 +210,7 @@ def the_store_keeps_what_matters(plan: Planned, steps: Steps) -> Iterator[str]:
     for rule in bucket["lifecycle_rule"]:
         condition = rule["condition"][0]
         prefixes = condition["matches_prefix"] or [""]
-        if condition["with_state"] != "ARCHIVED" and any(not prefix.startswith(("actions/", "open-actions/")) for prefix in prefixes):
+        if condition["with_state"] != "ARCHIVED" and any(not prefix.startswith(("actions/", "open-actions/", "drift/", "told/")) for prefix in prefixes):
             yield f"a lifecycle rule deletes more than actions: {prefixes}"
     if not any(rule["condition"][0]["matches_prefix"] for rule in bucket["lifecycle_rule"]):
         yield "old actions are kept for ever"

@@ -120,7 +120,7 @@ MISTAKES = {
     ),
     "old revisions are swept out with old actions": Mistake(
         "terraform/store.tf",
-        '      matches_prefix = ["actions/", "open-actions/"]\n',
+        '      matches_prefix = ["actions/", "open-actions/", "drift/", "told/"]\n',
         "",
         "a lifecycle rule deletes more than actions",
     ),
