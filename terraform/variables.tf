@@ -211,7 +211,7 @@ variable "notification_channels" {
 variable "keep_actions_days" {
   type        = number
   default     = 90
-  description = "Days until the records of an action are deleted. Revisions are never deleted."
+  description = "Days until the records of an action, and of repairs and what was told of them, are deleted. Revisions are never deleted."
 
   validation {
     condition     = var.keep_actions_days >= 7

@@ -14,7 +14,7 @@ from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
 from shared.domain.aliases import in_force
-from shared.domain.labels import Policies
+from shared.domain.labels import UNKNOWN_MANAGER, Policies
 from shared.domain.node_events import Ignored, NodeChange, UnreadableEvent, read_event
 from shared.domain.nodes import Node
 from shared.domain.planning import Settled, Write, plan_node
@@ -69,10 +69,11 @@ def handle(change: NodeChange, ports: Ports, now: datetime) -> str:
 
 def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeChange, ports: Ports, now: datetime) -> str:
     """Send the write out, unless others undo ours again and again: then the node waits, and who fights is told once."""
-    if write.contested:
-        repairs = Repairs(ports.store, cluster, node.name)
+    if write.contested or change.kind == "changed":
+        repairs = Repairs(ports.store, cluster, node.name, write)
         if not repairs.may(f"{node.uid}/{node.resource_version or change.resource_version}", now):
-            who = ", ".join(f"{key} ({manager})" for key, manager in sorted(write.contested.items()))
+            others = write.contested or dict.fromkeys((*write.changes.set, *write.changes.remove), change.manager or UNKNOWN_MANAGER)
+            who = ", ".join(f"{key} ({manager})" for key, manager in sorted(others.items()))
             text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must let go."
             tell(ports, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)
             return "fought over"

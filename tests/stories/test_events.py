@@ -113,6 +113,34 @@ def test_a_fight_of_two_writers_is_bounded_and_named_in_one_notice(fleet: Fleet)
     assert fleet.labels("n1")["rack"] == "r7"
 
 
+def test_a_fight_with_somebody_who_takes_our_label_away_is_bounded_too(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7", "ring": "1"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    repaired = 0
+    for _ in range(10):
+        fleet.cluster.set_labels("n1", {"rack": None}, "other-operator")
+        tell(fleet, "n1")
+        repaired += fleet.labels("n1").get("rack") == "r7"
+    assert repaired == 3
+    (told,) = fleet.notices("conflict.detected")
+    assert "rack (another manager)" in told["message"]
+
+    fleet.cluster.set_labels("n1", {"rack": "r7", "ring": None}, "other-operator")
+    tell(fleet, "n1")
+    assert fleet.labels("n1")["ring"] == "1", "another label's repair is another matter"
+
+
+def test_a_node_that_is_created_again_and_again_is_no_fight(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    for _ in range(5):
+        fleet.has_nodes(n1={})
+        tell(fleet, "n1", "added")
+        assert fleet.labels("n1") == {"rack": "r7"}
+        fleet.cluster.delete("n1")
+    assert fleet.ports.store.keys("drift/") == []
+
+
 def test_an_event_delivered_again_takes_no_second_repair(fleet: Fleet) -> None:
     fleet.declares({"n1": {"rack": "r7"}})
     fleet.has_nodes(n1={})

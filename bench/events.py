@@ -1,0 +1,229 @@
+"""What keeping nodes true by events costs on a real kube-apiserver.
+
+Run `python -m bench.events [--nodes N] [--events N] [--updates N]`.
+
+First table, one at a time: from an event on the bus to the label on the node (node_event, the bus, node_apply), from somebody's edit to
+its repair (the forwarder's watch before that), and a bare PATCH of the same label by the same adapter as the floor; with the API calls
+of an event as the adapter counts them. The contestants take turns node by node: read the times as ratios.
+
+Second: the forwarder while so many kubelets report their status: what it publishes (0 is right), and its thread's CPU beside that of a
+thread which reads the same watch and throws the lines away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.kube_clients import server_with
+from bench.relabel import POLICY
+from local.forwarder import Forwarder
+from local.kube_apiserver import Fleet, KubeApiserver
+from local.runner import Cloud
+from shared import telemetry
+from shared.adapters.apiserver import ApiServer
+from shared.adapters.kubernetes import Kubernetes
+from shared.adapters.kubernetes_watch import NodeWatch, Seen
+from shared.domain.node_events import change_of
+from shared.domain.reading import Source
+from shared.messages import NodeChanged, Outgoing
+from shared.wiring import Settings
+
+DECLARED, MANAGER = "r1", "bench"
+
+
+@dataclass
+class Calls:
+    """What an adapter asks its server, and when each node's PATCH was answered."""
+
+    counted: Counter[str] = field(default_factory=Counter)
+    written: dict[str, float] = field(default_factory=dict)
+    answered: threading.Condition = field(default_factory=threading.Condition)
+
+    def count(self, server: ApiServer) -> None:
+        """Stand between the adapter and its server."""
+        request: Callable[..., bytes] = server.request
+
+        def counted(method: str, path: str, *args: Any, **more: Any) -> bytes:
+            answer = request(method, path, *args, **more)
+            with self.answered:
+                self.counted[method] += 1
+                if method == "PATCH":
+                    self.written[path.partition("?")[0].rpartition("/")[2]] = time.perf_counter()
+                    self.answered.notify_all()
+            return answer
+
+        setattr(server, "request", counted)  # noqa: B010 - a method of this one object
+
+    def seconds_to_write(self, node: str, began: float) -> float:
+        """From `began` to the answer of the node's next PATCH."""
+        with self.answered:
+            if not self.answered.wait_for(lambda: self.written.get(node, 0.0) > began, timeout=30):
+                raise SystemExit(f"{node} was not written")
+            return self.written[node] - began
+
+
+class Counted(NodeWatch):
+    """A watch that counts its lines and the CPU of the thread that reads them."""
+
+    lines = 0
+    cpu = 0.0
+
+    def since(self, version: str) -> Iterator[Seen]:
+        """Yield as the watch does."""
+        for seen in super().since(version):
+            self.lines += 1
+            yield seen
+            self.cpu = time.thread_time()
+
+
+class Bare(Counted):
+    """The same watch, its lines read and thrown away."""
+
+    def since(self, version: str) -> Iterator[Seen]:
+        """Yield nothing."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": "300"}
+        accept = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+        for _ in self._server.follow("/api/v1/nodes", query, accept, 60.0):
+            self.lines += 1
+            self.cpu = time.thread_time()
+        yield from ()
+
+
+class Ear:
+    """A bus that counts."""
+
+    count = 0
+
+    def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
+        """Take them."""
+        self.count += len(messages)
+
+
+def latencies(kube: KubeApiserver, events: int, store: str) -> dict[str, tuple[list[float], Counter[str]]]:
+    """Seconds of each contestant, one at a time, and the API calls of all of them. Uses the first 2 x `events` nodes."""
+    telemetry.write_to(None)
+    cloud = Cloud(Settings(store=f"file:{store}", cluster=f"kubeconfig:{kube.kubeconfig()}"), workers=2)
+    cloud.ports.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=DECLARED).encode())], MANAGER, cloud.ports.clock())
+    cloud.ports.revisions.commit(MANAGER, cloud.ports.clock())
+    cluster, bare, calls, bare_calls = cloud.ports.cluster("default", None), Kubernetes(kube.access), Calls(), Calls()
+    assert isinstance(cluster, Kubernetes)
+    nodes = [change_of("added", "default", node) for node in cluster.nodes()[: 2 * events + 2]]
+    calls.count(cluster.server)
+    bare_calls.count(bare.server)
+    cloud.start()
+    by_event: list[float] = []
+    by_hand: list[float] = []
+    for number, (told, other) in enumerate(zip(nodes[::2], nodes[1::2], strict=True)):
+        began = time.perf_counter()
+        cloud.publish(NodeChanged.TOPIC, [NodeChanged.model_validate(told.model_dump()).outgoing()])
+        by_event.append(calls.seconds_to_write(told.name, began))
+        began = time.perf_counter()
+        bare.apply_labels(other.name, other.uid, {"rack": DECLARED}, manager=MANAGER)
+        by_hand.append(time.perf_counter() - began)
+        cloud.drain()
+        if not number:  # the first one opened connections and asked for the server's version
+            by_event, by_hand = [], []
+            calls.counted.clear()
+            bare_calls.counted.clear()
+    counted = Counter(calls.counted)
+    repaired = _repairs(kube, cloud, calls, [told.name for told in nodes[2::2]])
+    after = calls.counted - counted
+    cloud.stop()
+    return {
+        "bare PATCH by the adapter": (by_hand, bare_calls.counted),
+        "event on the bus to label written": (by_event, counted),
+        "somebody's edit to its repair, forwarder included": (repaired, after),
+    }
+
+
+def _repairs(kube: KubeApiserver, cloud: Cloud, calls: Calls, names: Sequence[str]) -> list[float]:
+    """Seconds from the request of somebody's edit (its own time included) to the repair's answer."""
+    watch, fleet = Counted(ApiServer(kube.access)), Fleet(kube)
+    forwarder = Forwarder("default", watch, cloud, quiet_start=True)
+    _follow(forwarder)
+    found = []
+    for name in names:
+        began = time.perf_counter()
+        fleet.set_labels(name, {"rack": "by-hand"})
+        found.append(calls.seconds_to_write(name, began))
+        cloud.drain()
+    return found
+
+
+def _follow(forwarder: Forwarder) -> None:
+    version = forwarder.round("")
+
+    def follow(at: str = version) -> None:
+        while True:
+            at = forwarder.round(at)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def heartbeats(kube: KubeApiserver, names: Sequence[str], updates: int) -> tuple[int, dict[str, Counted], float]:
+    """Events published while kubelets report, the watches that saw it, and the seconds that the reports took."""
+    ear, ours, bare = Ear(), Counted(ApiServer(kube.access)), Bare(ApiServer(kube.access))
+    _follow(Forwarder("default", ours, ear, quiet_start=True))
+    _follow(Forwarder("default", bare, Ear(), quiet_start=True))
+    server = ApiServer(kube.access, in_flight=8)
+    patch = {"Content-Type": "application/strategic-merge-patch+json"}
+
+    def beat(number: int) -> None:
+        at = f"2026-11-21T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+        body = json.dumps({"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": at}]}}).encode()
+        accept = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+        server.request("PATCH", f"/api/v1/nodes/{names[number % len(names)]}/status", {"fieldManager": "kubelet"}, body, {**patch, **accept})
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(beat, range(updates)))
+    seconds = time.perf_counter() - began
+    end = time.monotonic() + 30
+    while min(ours.lines, bare.lines) < updates:
+        if time.monotonic() > end:
+            raise SystemExit(f"of {updates} updates the forwarder saw {ours.lines}, the bare watch {bare.lines}")
+        time.sleep(0.05)
+    return ear.count, {"a watch read and thrown away": bare, "the forwarder": ours}, seconds
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--events", type=int, default=300)
+    parser.add_argument("--updates", type=int, default=6000)
+    given = parser.parse_args()
+    logging.getLogger("hullmark").setLevel(logging.ERROR)  # that its server goes away at the end is no news
+    with server_with(given.nodes) as kube, tempfile.TemporaryDirectory(prefix="hullmark-bench-") as store:
+        found = latencies(kube, given.events, store)
+        print(f"\none at a time, {given.events} each, {given.nodes} nodes in the cluster")
+        print(f"{'':50} p50 ms  p99 ms  of bare  API calls each")
+        floor = statistics.median(next(iter(found.values()))[0])
+        for name, (seconds, calls) in found.items():
+            p50, p99 = statistics.median(seconds), statistics.quantiles(seconds, n=100)[98]
+            each = ", ".join(f"{count / len(seconds):.2f} {method}" for method, count in sorted(calls.items()))
+            print(f"{name:50} {1e3 * p50:6.1f}  {1e3 * p99:6.1f}  {p50 / floor:7.2f}  {each}")
+
+        names = [f"node-{number:05}" for number in range(given.nodes)]
+        published, watches, took = heartbeats(kube, names, given.updates)
+        print(f"\n{given.updates} status updates of {given.nodes} nodes in {took:.1f} s: {published} events published")
+        print(f"{'':50} lines   CPU s/1,000")
+        for name, watch in watches.items():
+            print(f"{name:50} {watch.lines:5}   {1e3 * watch.cpu / watch.lines:11.3f}")
+    if published:
+        raise SystemExit("status updates are no events")
+
+
+if __name__ == "__main__":
+    main()
