@@ -71,6 +71,10 @@ ADVICE = (
         "a function did not build; its log is behind the link above. Most often: the build account's grants are a minute old"
         " (deploy again), or the organisation allows no internet access to builds",
     ),
+    (
+        r"Cannot find metric that matches type",
+        "a metric that was just made is not known to the alerts yet: wait a minute, and deploy again",
+    ),
     (r"state lock|Error acquiring the state lock", "somebody else deploys now, or was cut off: terraform force-unlock ID, in {root}"),
     (
         r"PERMISSION_DENIED|Error 403|403 Forbidden|[Pp]ermission .* denied",

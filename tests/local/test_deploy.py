@@ -208,6 +208,7 @@ def test_a_missing_tool_is_named_with_where_to_get_it(run: Run, tools: Path, too
         ("Error 409: The requested bucket name is not available.", "choose one with store_bucket"),
         ("Error 403: The billing account for the owning project is disabled", "has no billing account"),
         ("Error acquiring the state lock", "terraform force-unlock"),
+        ('Error 404: Cannot find metric that matches type = "logging.googleapis.com/user/x"', "wait a minute, and deploy again"),
         ("Error 403: Permission 'pubsub.topics.create' denied", "you (me@example.com) lack a right on project fleet-project"),
     ],
 )

@@ -108,7 +108,7 @@ class Provider:
     def take(self, asked: Any) -> Any:
         """Import: all that is known of what is there already is its name."""
         fields = self._resources[asked.type_name]
-        empty = {(nested[1] if (nested := BLOCK.match(key)) else key): [] if nested else None for key in fields}
+        empty: dict[str, Any] = {(nested[1] if (nested := BLOCK.match(key)) else key): [] if nested else None for key in fields}
         state = self._m.Value(msgpack=msgspec.msgpack.encode({**empty, "id": asked.id, "name": asked.id}))
         return self._m.Imported(imported_resources=[self._m.Imported.Resource(type_name=asked.type_name, state=state)])
 
