@@ -370,7 +370,7 @@ STATES: dict[Lifecycle, tuple[str, str, str]] = {
 def steps_of(found: Standing, noted: Iterable[Outcome]) -> list[Step]:
     """The three steps, the outcomes noted on the one that does the work."""
     states = STATES[found.lifecycle]
-    if found.outcome and found.outcome.reason and not found.outcome.outcomes and not found.outcome.unchanged:
+    if found.outcome and found.outcome.reason and not found.outcome.counts:
         states = ("failed", "upstream_failed", "success")  # it ended before there was a plan
     return [
         Step.model_validate(
@@ -515,7 +515,8 @@ def list_actions(query: ListQuery) -> Response:
 def show_action(path: ActionPath) -> Response:
     """One action: where it stands, its steps, the nodes that need a person, who commanded it."""
     ports = wiring.ports()
-    return send(action_body(standing(path.action, ports), detail=True, ports=ports))
+    found = remembered(path.action, ports) or standing(path.action, ports)
+    return send(action_body(found, detail=True, ports=ports))
 
 
 @routes.get("/actions/<action>/outcome", responses=answers(200, OutcomeBody, 404))

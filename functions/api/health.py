@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from flask import Response, current_app
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
@@ -29,11 +32,6 @@ def health() -> Response:
     return send(Health(status="ok", revision=wiring.ports().revisions.newest()))
 
 
-routes.get("/health", responses=answers(200, Health), operation_id="health")(health)
-routes.get("/v1.0/health", responses=answers(200, Health), operation_id="airship_health")(health)
-
-
-@routes.get("/metrics", responses=answers(200, media("text/plain")), operation_id="metrics")
 def metrics() -> Response:
     """Prometheus text: this instance's counters, and what the store says of actions and nodes."""
     ports = wiring.ports()
@@ -64,9 +62,18 @@ def _gauges(fleet: Fleet) -> list[str]:
     return [*lines, f"hullmark_revision {fleet.revision.number if fleet.revision else 0}"]
 
 
-@routes.get(
-    "/openapi.json", responses=answers(200, {"content": {"application/json": {"schema": {"type": "object"}}}}), operation_id="openapi"
-)
 def openapi() -> Response:
     """This document."""
     return send(current_app.api_doc)  # type: ignore[attr-defined]
+
+
+ANY_JSON: dict[str, Any] = {"content": {"application/json": {"schema": {"type": "object"}}}}
+SERVED: tuple[tuple[str, Callable[[], Response], type[BaseModel] | dict[str, Any]], ...] = (
+    ("health", health, Health),
+    ("metrics", metrics, media("text/plain")),
+    ("openapi.json", openapi, ANY_JSON),
+)
+"""At the root, where platforms look, and under Airship's prefix."""
+for name, function, answered in SERVED:
+    routes.get(f"/{name}", responses=answers(200, answered), operation_id=function.__name__)(function)
+    routes.get(f"/v1.0/{name}", responses=answers(200, answered), operation_id=f"{function.__name__}_v1")(function)

@@ -22,7 +22,9 @@ def api(request: Request) -> Response:
         from functions.api.app import answer
 
         response = answer(request.environ)
-        line.outcome("done" if response.status_code < 400 else "refused" if response.status_code < 500 else "error", response.status)
+        status = response.status_code
+        word = "done" if status < 400 else "refused" if status < 500 else "error"
+        line.outcome(word, "" if status < 400 else f"HTTP{status}", status=status)
         return response
 
 

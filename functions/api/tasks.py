@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from flask import Response, request
@@ -10,7 +11,7 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
-from functions.api.actions import Standing, gather, outcome_so_far, parameters_of, stamp, standing, start, told
+from functions.api.actions import Standing, outcome_so_far, parameters_of, remembered, stamp, standing, start, told
 from functions.api.answers import ApiError, Said, answers, send
 from shared import wiring
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome
@@ -145,10 +146,9 @@ TASK_OR_LAYERS = {
 }
 
 
-def task_of(found: Standing, known: ActionOutcome | None, stopped_by: str | None = None) -> Task:
-    """The action as Drydock would show it."""
+def task_of(found: Standing, outcomes: list[Outcome], stopped_by: str | None = None) -> Task:
+    """The action as Drydock would show it, with what became of these nodes."""
     asked, ended = found.request, found.outcome
-    outcomes = _all(known)
     status: TaskStatus = _status(found)
     updated = ended.finished_at if ended else found.plan.planned_at if found.plan else asked.requested_at
     given = parameters_of(asked)
@@ -162,7 +162,7 @@ def task_of(found: Standing, known: ActionOutcome | None, stopped_by: str | None
         node_filter=given["node_filter"] if "design_ref" in given else asked.node_filter,
         subtask_id_list=[f"{asked.id}.{outcome.subject}" for outcome in outcomes],
         subtasks=[
-            Subtask(task_id=f"{asked.id}.{o.subject}", node=o.subject, status="complete", result=_result([o]), message=told(o))
+            Subtask(task_id=f"{asked.id}.{o.subject}", node=o.subject, status="complete", result=_result({o.outcome: 1}), message=told(o))
             for o in outcomes
         ],
         created=stamp(asked.requested_at),
@@ -179,7 +179,7 @@ def subtask_of(task: Task, outcome: Outcome) -> Task:
     message = _message(outcome, task.updated)
     result = task.result.model_copy(
         update={
-            "status": _result([outcome]),
+            "status": _result({outcome.outcome: 1}),
             "message": told(outcome),
             "reason": outcome.reason,
             "successes": [] if outcome.outcome in UNSUCCESSFUL else [outcome.subject],
@@ -214,9 +214,9 @@ def _status(found: Standing) -> TaskStatus:
     return "queued" if found.plan is None else "running"
 
 
-def _result(outcomes: list[Outcome]) -> TaskResult:
-    bad = sum(outcome.outcome in UNSUCCESSFUL for outcome in outcomes)
-    return "success" if not bad else "failure" if bad == len(outcomes) else "partial_success"
+def _result(counts: Mapping[str, int]) -> TaskResult:
+    bad = sum(number for kind, number in counts.items() if kind in UNSUCCESSFUL)
+    return "success" if not bad else "failure" if bad == sum(counts.values()) else "partial_success"
 
 
 def _message(outcome: Outcome, at: str) -> TaskMessage:
@@ -230,10 +230,12 @@ def _rolled_up(found: Standing, outcomes: list[Outcome]) -> TaskOutcome:
     ended = found.outcome
     at = stamp(ended.finished_at if ended else found.request.requested_at)
     messages = [_message(outcome, at) for outcome in outcomes if outcome.outcome != "unchanged"]
-    if ended and not outcomes:
+    if ended and not ended.counts:
         why = ended.message or "No nodes in scope, nothing to relabel."
         messages = [TaskMessage(message=why, error=ended.result != "success", context_type="task", context=found.request.id, ts=at)]
-    result: TaskResult = "incomplete" if ended is None else "failure" if not outcomes and ended.result != "success" else _result(outcomes)
+    result: TaskResult = "incomplete"
+    if ended:
+        result = _result(ended.counts) if ended.counts or ended.result == "success" else "failure"
     return TaskOutcome(
         status=result,
         message=ended.message if ended else "",
@@ -271,7 +273,7 @@ def create_task(body: CreateTask) -> Response:
     chosen = body.node_filter.model_dump(exclude_none=True) if body.node_filter else None
     kept = {"design_ref": body.design_ref, "node_filter": chosen}
     accepted = start(ACTIONS[body.action], {"node_filter": chosen or EVERY_NODE}, ports, kept=kept)
-    answer = task_of(Standing(accepted, None, None, "Pending"), None).model_copy(update={"status": "requested", "node_filter": chosen})
+    answer = task_of(Standing(accepted, None, None, "Pending"), []).model_copy(update={"status": "requested", "node_filter": chosen})
     return send(answer, 201, {"Location": f"{request.script_root}/v1.0/tasks/{accepted.id}"})
 
 
@@ -282,15 +284,10 @@ def create_task(body: CreateTask) -> Response:
     ),
 )
 def list_tasks() -> Response:
-    """The newest fifty, each without the messages and subtasks of its nodes."""
+    """The newest hundred, each without its nodes: GET one for what became of them."""
     ports = wiring.ports()
-    return send([_in_short(found) for action in ports.actions.ids(limit=50) if (found := gather(action, ports))])
-
-
-def _in_short(found: Standing) -> dict[str, Any]:
-    body = task_of(found, found.outcome).model_dump(mode="json")
-    body["result"]["details"]["messageList"] = []
-    return body | {"subtasks": []}
+    found = (remembered(action, ports) for action in ports.actions.ids(limit=100))
+    return send([task_of(each, []).model_dump(mode="json") for each in found if each])
 
 
 @routes.get("/tasks/<task>", responses=answers(200, TASK_OR_LAYERS, 404))
@@ -301,14 +298,15 @@ def show_task(path: TaskPath, query: TaskQuery) -> Response:
     found = standing(action, ports)
     known = outcome_so_far(found, ports)
     stopped = next((c.by for c in ports.actions.commands(action) if c.verb == "stop"), None)
-    task = task_of(found, known, stopped)
+    outcomes = _all(known)
     if node:
-        leaf = next((outcome for outcome in _all(known) if outcome.subject == node), None)
+        leaf = next((outcome for outcome in outcomes if outcome.subject == node), None)
         if leaf is None:
             raise ApiError(404, "Task not found", f"task {action} has no subtask for a node {node} (yet)")
-        return send(subtask_of(task, leaf))
+        return send(subtask_of(task_of(found, [], stopped), leaf))
+    task = task_of(found, outcomes, stopped)
     body = task.model_dump(mode="json")
-    leaves = [subtask_of(task, outcome) for outcome in _all(known)] if query.layers or query.subtaskerrors else []
+    leaves = [subtask_of(task, outcome) for outcome in outcomes] if query.layers or query.subtaskerrors else []
     if query.layers:
         deep = leaves if query.layers != 1 else []
         body = {"init_task_id": task.task_id, task.task_id: body, **{leaf.task_id: leaf.model_dump(mode="json") for leaf in deep}}

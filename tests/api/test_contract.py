@@ -39,10 +39,7 @@ CALLS = {
     "/v1.0/tasks/{task}": {"get"},
     "/v1.0/nodefilter": {"post"},
     "/v1.0/node-labels/{node}": {"get", "put"},
-    "/v1.0/health": {"get"},
-    "/health": {"get"},
-    "/metrics": {"get"},
-    "/openapi.json": {"get"},
+    **{f"{prefix}/{name}": {"get"} for prefix in ("", "/v1.0") for name in ("health", "metrics", "openapi.json")},
 }
 CHECKS = [
     not_a_server_error,
