@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 ClusterVersion = tuple[int, int, int]
@@ -136,15 +137,16 @@ def aliases_for(
     a pair in force (1.17 to 1.18 turns `kubernetes.io/os` from secondary to primary), and the protected keys.
     """
     pairs, held, owners = tuple(pairs), frozenset(held), owners or {}
-    after = _after(observed, declared, frozenset(dropped), {key for pair in pairs for key in (pair.primary, pair.secondary)} | held)
+    after = _after(observed, declared, frozenset(dropped), held.union(_keys_of(pairs)))
     changes = reconcile(after, pairs)
     hold = {
         pair.secondary: after[pair.primary]
         for pair in pairs
         if pair.primary in after and (pair.secondary in after or pair.secondary in changes)
     }
-    kept = NEVER_TAKEN_AWAY.union(pair.primary for pair in pairs)
-    hold |= {key: after[key] for key in held - hold.keys() if key in kept and key in after}
+    if held:
+        kept = NEVER_TAKEN_AWAY.union(pair.primary for pair in pairs)
+        hold |= {key: after[key] for key in held - hold.keys() if key in kept and key in after}
     given_up = held - hold.keys()
     return AliasPlan(
         hold=hold,
@@ -152,6 +154,11 @@ def aliases_for(
         remove=tuple(sorted(key for key in given_up if key in observed and key not in declared and set(owners.get(key, ())) <= {manager})),
         write=bool(given_up) or any(after.get(key) != value for key, value in hold.items()),
     )
+
+
+@lru_cache(maxsize=64)
+def _keys_of(pairs: tuple[AliasPair, ...]) -> frozenset[str]:
+    return frozenset(key for pair in pairs for key in (pair.primary, pair.secondary))
 
 
 def _after(observed: Mapping[str, str], declared: Mapping[str, str], dropped: frozenset[str], keys: Iterable[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -148,6 +148,7 @@ class Policies:
         """The labels that decide whether a policy selects a node."""
         self.allow_protected = frozenset(allow_protected)
         """Protected keys that LabelRules admits for every document."""
+        self._merged: dict[tuple[int, ...], Declared | tuple[Clash, ...]] = {}
         self._by: dict[tuple[str, str], list[int]] = {}
         self._others: list[int] = []
         for number, policy in enumerate(self.all):
@@ -180,6 +181,13 @@ class Policies:
             keep_domains=body["keepDomains"],
             allow_protected=body.get("allowProtected", ()),
         )
+
+    def merged(self, chosen: tuple[NodeLabelPolicy, ...]) -> Declared | tuple[Clash, ...]:
+        """What these of its policies declare together; asked for again and again, because most nodes are selected alike."""
+        which = tuple(map(id, chosen))
+        if which not in self._merged:
+            self._merged[which] = merge(chosen)
+        return self._merged[which]
 
     def named_nodes(self) -> set[str]:
         """The nodes that policies list by name: they count as nodes that the site names."""
@@ -299,8 +307,18 @@ def declare(name: str, design: DesignNode | None, live: Node | None, policies: P
     chosen = policies.selecting(name, design, own_labels(design, live, policies.keys_looked_at), cluster) if policies.all else []
     if not chosen:
         return Declared(flat(design.labels), flat(design.sources)) if design is not None else Declared({}, {})
+    merged = policies.merged(tuple(chosen))
+    if not isinstance(merged, Declared):
+        return PolicyConflict(name, merged)
+    if design is None or not design.labels:
+        return merged
+    return replace(merged, labels={**flat(design.labels), **merged.labels}, sources={**flat(design.sources), **merged.sources})
+
+
+def merge(chosen: Sequence[NodeLabelPolicy]) -> Declared | tuple[Clash, ...]:
+    """What these policies, highest priority first, declare together, or where they contradict each other."""
     if clashes := clashes_of(chosen):
-        return PolicyConflict(name, clashes)
+        return clashes
     labels: dict[str, str] = {}
     sources: dict[str, str] = {}
     on_conflict: dict[str, OnConflict] = {}
@@ -311,8 +329,7 @@ def declare(name: str, design: DesignNode | None, live: Node | None, policies: P
                 if policy.spec.on_conflict != "force":
                     on_conflict[key] = policy.spec.on_conflict
     prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
-    below = design if design is not None else DesignNode(name)
-    return Declared({**flat(below.labels), **labels}, {**flat(below.sources), **sources}, prune, on_conflict)
+    return Declared(labels, sources, prune, on_conflict)
 
 
 def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:
