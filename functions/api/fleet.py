@@ -32,8 +32,8 @@ class Fleet:
         """Whether no action on the whole site has brought the newest revision to the nodes yet."""
         if self.revision is None:
             return False
-        reached = (found.outcome for found in self.recent if found.request.name in WHOLE_SITE and not found.request.dry_run)
-        return not any(outcome and outcome.counts and outcome.revision >= self.revision.number for outcome in reached)
+        reached = (found.outcome for found in self.recent if speaks_of_all(found))
+        return not any(outcome and outcome.revision >= self.revision.number for outcome in reached)
 
 
 def speaks_of_all(found: Standing) -> bool:
