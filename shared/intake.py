@@ -9,7 +9,9 @@ from typing import Any
 
 from shared.actions import deadline
 from shared.domain.actions import ActionRequest
+from shared.domain.nodes import could_be_node
 from shared.messages import RelabelRequest
+from shared.planning import live_nodes
 from shared.ports import Refused
 from shared.wiring import Ports
 
@@ -67,7 +69,8 @@ def accept(
     if reach:
         access.server_version()
     unnamed = revision.unknown(request.target_nodes or [])
-    unknown = [name for name in unnamed if access.node(name) is None]
+    live = live_nodes([name for name in unnamed if could_be_node(name)], access) if unnamed else {}
+    unknown = [name for name in unnamed if name not in live]
     if unknown:
         where = f"neither in revision {number} nor in cluster {cluster}"
         raise Rejected(*(Problem("UnknownNode", f"unknown node {name}: {where}") for name in unknown))

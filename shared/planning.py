@@ -77,7 +77,7 @@ def renew(task: NodeApply, revision: Revision, ports: Ports) -> list[NodeTask]:
 
 def tasks_for(names: Sequence[str], revision: Revision, cluster: Cluster, cluster_name: str, pairs: Iterable[AliasPair]) -> list[NodeTask]:
     """A task for each of these nodes, whether it is true already or not; one for a node that is not there tells `missing`."""
-    live = _read(names, cluster)
+    live = live_nodes(names, cluster)
     pairs = tuple(pairs)
     tasks = []
     for name in names:
@@ -100,7 +100,7 @@ def _gather(
 ) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
     """Every node that is meant, in order of names: with its design, and as the cluster shows it."""
     if targets is not None:
-        live = _read(targets, cluster)
+        live = live_nodes(targets, cluster)
         for name in sorted(targets):
             yield name, revision.node(name), live.get(name)
         return
@@ -138,7 +138,8 @@ def everything(designs: Iterable[DesignNode], live: Mapping[str, Node]) -> Itera
         waiting = next(others, None)
 
 
-def _read(names: Sequence[str], cluster: Cluster) -> dict[str, Node]:
+def live_nodes(names: Sequence[str], cluster: Cluster) -> dict[str, Node]:
+    """Those of the named nodes that the cluster has."""
     if len(names) <= READ_SINGLY:
         return {name: node for name in names if (node := cluster.node(name)) is not None}
     wanted = frozenset(names)

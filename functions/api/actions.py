@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Lock
@@ -255,6 +256,8 @@ def standing(action: str, ports: Ports) -> Standing:
 
 _KEPT: OrderedDict[tuple[ObjectStore, str], Standing] = OrderedDict()
 _lock = Lock()
+READERS = 16
+"""Reads at a time when several actions are wanted."""
 KEPT = 200_000
 """Names in all that the remembered actions may hold, an outcome with its reason counting as ten: about 40 MB."""
 
@@ -274,6 +277,12 @@ def remembered(action: str, ports: Ports) -> Standing | None:
         while sum(map(_weight, _KEPT.values())) > KEPT:
             _KEPT.popitem(last=False)
     return found
+
+
+def recalled(actions: Sequence[str], ports: Ports) -> list[Standing]:
+    """Several actions in their order, read side by side: a bucket takes its 30 ms for each object."""
+    with ThreadPoolExecutor(READERS) as readers:
+        return [found for found in readers.map(lambda action: remembered(action, ports), actions) if found]
 
 
 def _weight(found: Standing) -> int:
@@ -507,8 +516,8 @@ def located(action: str) -> str:
 def list_actions(query: ListQuery) -> Response:
     """The newest actions, oldest of them first."""
     ports = wiring.ports()
-    found = (remembered(action, ports) for action in ports.actions.ids(limit=query.limit))
-    return send([action_body(each).model_dump(mode="json") for each in found if each])
+    found = recalled(ports.actions.ids(limit=query.limit), ports)
+    return send([action_body(each).model_dump(mode="json") for each in found])
 
 
 @routes.get("/actions/<action>", responses=answers(200, ActionDetail, 404))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,9 +40,15 @@ class Request(FlaskRequest):
         if not self.get_data():
             raise ApiError(400, "Invalid format", "the body is empty: send a JSON object")
         try:
-            return self.json_module.loads(self.get_data())
+            found = json.loads(self.get_data(), parse_constant=_no_number)
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text, and could not be kept
         except (ValueError, RecursionError) as error:
             raise ApiError(400, "Invalid format", f"the body is not JSON: {error}") from error
+        return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def refuse(error: ValidationError) -> Response:

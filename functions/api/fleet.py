@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from functions.api.actions import Standing, remembered
+from functions.api.actions import Standing, recalled
 from shared.domain.overview import WHOLE_SITE, NotTrue, counted, not_true
 from shared.revisions import Revision
 from shared.wiring import Ports
@@ -32,8 +32,13 @@ class Fleet:
         """Whether no action on the whole site has brought the newest revision to the nodes yet."""
         if self.revision is None:
             return False
-        reached = (found.outcome for found in self.recent if found.request.name in WHOLE_SITE and not found.request.dry_run)
-        return not any(outcome and outcome.counts and outcome.revision >= self.revision.number for outcome in reached)
+        reached = (found.outcome for found in self.recent if speaks_of_all(found))
+        return not any(outcome and outcome.revision >= self.revision.number for outcome in reached)
+
+
+def speaks_of_all(found: Standing) -> bool:
+    """Whether it looked at every node of its cluster: then no older action matters."""
+    return found.request.name in WHOLE_SITE and not found.request.dry_run and bool(found.outcome and found.outcome.counts)
 
 
 def look(ports: Ports) -> Fleet:
@@ -42,15 +47,14 @@ def look(ports: Ports) -> Fleet:
     revision = ports.revisions.get(number) if number else None
     recent: list[Standing] = []
     known, told = {*(revision.clusters if revision else {})}, set[str]()
-    for action in reversed(ports.actions.ids(limit=LOOKED_AT)):
-        if len(recent) >= LISTED and told and known <= told:
+    newest_first = ports.actions.ids(limit=LOOKED_AT)[::-1]
+    for start in range(0, len(newest_first), LISTED):
+        if told and known <= told:
             break
-        found = remembered(action, ports)
-        if found:
-            recent.append(found)
-            known.add(found.request.cluster)
-            if found.request.name in WHOLE_SITE and found.outcome and found.outcome.counts and not found.request.dry_run:
-                told.add(found.request.cluster)
+        found = recalled(newest_first[start : start + LISTED], ports)
+        recent += found
+        known |= {each.request.cluster for each in found}
+        told |= {each.request.cluster for each in found if speaks_of_all(each)}
     ended = [(found.request, found.outcome) for found in recent if found.outcome]
     return Fleet(
         revision=revision,

@@ -11,7 +11,7 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
-from functions.api.actions import Standing, outcome_so_far, parameters_of, remembered, stamp, standing, start, told
+from functions.api.actions import Standing, outcome_so_far, parameters_of, recalled, stamp, standing, start, told
 from functions.api.answers import ApiError, Said, answers, send
 from shared import wiring
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome
@@ -286,8 +286,8 @@ def create_task(body: CreateTask) -> Response:
 def list_tasks() -> Response:
     """The newest hundred, each without its nodes: GET one for what became of them."""
     ports = wiring.ports()
-    found = (remembered(action, ports) for action in ports.actions.ids(limit=100))
-    return send([task_of(each, []).model_dump(mode="json") for each in found if each])
+    found = recalled(ports.actions.ids(limit=100), ports)
+    return send([task_of(each, []).model_dump(mode="json") for each in found])
 
 
 @routes.get("/tasks/<task>", responses=answers(200, TASK_OR_LAYERS, 404))

@@ -98,6 +98,15 @@ def test_every_unknown_node_is_named(fleet: FrontDoor) -> None:
     assert answer.json["details"]["errorCount"] == 2
 
 
+def test_many_names_that_no_document_knows_cost_one_listing(fleet: FrontDoor) -> None:
+    calls: list[str] = []
+    fleet.cluster.before = lambda call, _node: calls.append(call)
+    answer = fleet.create(target_nodes=[f"x{number}" for number in range(100)])
+    assert (answer.status_code, answer.json["details"]["errorCount"]) == (400, 100)
+    assert calls.count("nodes") == 1
+    assert calls.count("node") == 0
+
+
 def test_an_unsupported_action_is_refused_in_shipyards_words(fleet: FrontDoor) -> None:
     answer = fleet.create(name="drift_sweep")
     assert (answer.status_code, answer.json["message"]) == (400, "Unable to start action")
