@@ -56,6 +56,19 @@ bench: $(LOCKED) kube $(BENCHES:%=bench-%) ## Every benchmark, as ratios measure
 bench-%: $(LOCKED)
 	$(BIN)/python -m bench.$*
 
+# Google Cloud: PROJECT and REGION, or terraform/examples/deploy/terraform.tfvars. Needs terraform and gcloud.
+archive: $(LOCKED) ## The source archive that functions are built from (dist/)
+	@$(BIN)/python -m local.deploy archive
+
+plan: $(LOCKED) ## What a deployment would change (PROJECT=… REGION=…)
+	@$(BIN)/python -m local.deploy plan --project "$(PROJECT)" --region "$(REGION)" || [ $$? -eq 2 ]
+
+deploy: $(LOCKED) ## Deploy to Google Cloud, and send a dry run through (PROJECT=… REGION=…)
+	@$(BIN)/python -m local.deploy deploy --project "$(PROJECT)" --region "$(REGION)"
+
+destroy: $(LOCKED) ## Take it down, all but the store (PROJECT=… REGION=…)
+	@$(BIN)/python -m local.deploy destroy --project "$(PROJECT)" --region "$(REGION)"
+
 lock: ## Lock the dependencies anew, with hashes
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes -q --no-header --no-annotate requirements.in -o requirements.txt
@@ -64,4 +77,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults check kube browser bench lock clean
+.PHONY: help install demo serve serve-real test faults check kube browser bench archive plan deploy destroy lock clean

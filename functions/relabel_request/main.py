@@ -3,6 +3,7 @@
 in   relabel-requests   RelabelRequest
 out  node-applies       NodeApply, one a part
      results            PartResult, where there is nothing to apply
+     relabel-requests   RelabelRequest, one a cluster, where a sweep means several
      notices            request refused
 """
 
@@ -12,9 +13,10 @@ from datetime import datetime
 
 import functions_framework
 from cloudevents.http import CloudEvent
+from ulid import ULID
 
 from shared import telemetry, wiring
-from shared.domain.actions import ActionRequest, Plan, split
+from shared.domain.actions import SWEEP, ActionRequest, Plan, action_id, split
 from shared.domain.outcomes import NodeTask, Outcome
 from shared.intake import Problem, Rejected, accept
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
@@ -46,6 +48,8 @@ def handle(request: RelabelRequest, action: str, ports: Ports, now: datetime, *,
 
     Raises what the cluster or the store raised, unless that is final or this is the last delivery: then the action ends with the cause.
     """
+    if several := fan_out(request, action, ports):
+        return several
     accepted = accept(request, action, ports, now)
     if ports.actions.outcome(action):
         return "ended already"
@@ -60,6 +64,20 @@ def handle(request: RelabelRequest, action: str, ports: Ports, now: datetime, *,
         plan = plan or make_plan(accepted, planned, now)
     plan = ports.actions.settle_plan(action, plan)
     return send(accepted, plan, {task.name: task for task in planned.tasks}, ports)
+
+
+def fan_out(request: RelabelRequest, action: str, ports: Ports) -> str:
+    """A sweep that names no cluster means every one: where the documents declare several, one request for each. Empty for all others."""
+    if request.name != SWEEP or request.cluster or ports.settings.cluster:
+        return ""
+    newest = ports.revisions.newest()
+    declared = sorted(ports.revisions.get(newest).clusters) if newest else []
+    if len(declared) < 2:
+        return ""
+    began = ULID.from_str(action).datetime
+    each = [request.model_copy(update={"cluster": name, "action": action_id(f"{action}/{name}", began)}) for name in declared]
+    ports.bus.publish(RelabelRequest.TOPIC, [message.outgoing() for message in each])
+    return f"{len(each)} clusters"
 
 
 def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:

@@ -18,6 +18,8 @@ from shared.domain.outcomes import Outcome
 
 MAX_PARTS = 256
 """Parts of one action at most (DESIGN §6)."""
+SWEEP = "drift_sweep"
+"""The name of the scheduled actions that repair what events missed."""
 VERSION_ACTION = "update_versions"
 """The name of the actions that version_check starts: one for each cluster and opening of its window."""
 PART_SIZE = 200

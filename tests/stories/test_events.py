@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from shared.adapters.simulated import Simulated
 from shared.domain.node_events import Kind, change_of
 from shared.domain.nodes import ALIAS_OWNER, OWNER
 from shared.messages import NodeChanged, Outgoing
@@ -186,3 +187,24 @@ def test_a_write_for_an_event_that_fails_is_told(fleet: Fleet) -> None:
     tell(fleet, "n1", "added")
     (told,) = fleet.notices("node.failed")
     assert [failed["reason"] for failed in told["failed"]] == ["Forbidden"]
+
+
+def test_a_sweep_that_names_no_cluster_means_every_declared_one(fleet: Fleet) -> None:
+    def cluster(name: str) -> dict[str, object]:
+        access = {"simulated": {"nodes": "unused.json"}}
+        return {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"access": access}}
+
+    fleet.commits(cluster("east"), cluster("west"), a_policy("p", {}, {"rack": "r1"}))
+    clusters = {name: Simulated(fleet.ports.store, name) for name in ("east", "west")}
+    fleet.ports.open_cluster = lambda _access, name: clusters[name]
+    fleet.ports.settings = fleet.ports.settings.model_copy(update={"cluster": ""})
+    for name, each in clusters.items():
+        each.create(f"node-of-{name}", {})
+
+    action = fleet.sends(name="drift_sweep")
+    fleet.cloud.drain()
+    fleet.sends(name="drift_sweep", action=action)
+    fleet.cloud.drain()
+
+    assert [dict(node.labels) for each in clusters.values() for node in each.nodes()] == [{"rack": "r1"}] * 2
+    assert sorted(fleet.ports.actions.request(each).cluster for each in fleet.ports.actions.ids()) == ["east", "west"]
