@@ -182,8 +182,8 @@ def heartbeats(kube: KubeApiserver, names: Sequence[str], updates: int) -> tuple
     def beat(number: int) -> None:
         at = f"2026-11-21T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z"
         body = json.dumps({"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": at}]}}).encode()
-        accept = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
-        server.request("PATCH", f"/api/v1/nodes/{names[number % len(names)]}/status", {"fieldManager": "kubelet"}, body, {**patch, **accept})
+        headers = {**patch, "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+        server.request("PATCH", f"/api/v1/nodes/{names[number % len(names)]}/status", {"fieldManager": "kubelet"}, body, headers)
 
     began = time.perf_counter()
     with ThreadPoolExecutor(8) as threads:

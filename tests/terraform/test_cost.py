@@ -87,4 +87,4 @@ def test_a_node_event_costs_one_listing(counted: tuple[Fleet, Counting]) -> None
 
     assert costs(fleet, store, event("n1")) == {"messages": 1, "requests": 1, "A": 1, "B": 0}
     fleet.has_nodes(n2={"zone": "a"})
-    assert costs(fleet, store, event("n2")) == {"messages": 3, "requests": 3, "A": 3, "B": 0}
+    assert costs(fleet, store, event("n2")) == {"messages": 3, "requests": 3, "A": 4, "B": 0}
