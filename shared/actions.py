@@ -64,7 +64,7 @@ class Actions:
 
     def find(self, action: str) -> ActionRequest | None:
         """What was asked, or None for an id that was never accepted."""
-        return self._read(f"actions/{action}/request.json", ActionRequest)
+        return self._read(f"actions/{action}/request.json", ActionRequest) if action.isalnum() else None
 
     def plan(self, action: str) -> Plan | None:
         """The plan, once there is one."""

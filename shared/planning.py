@@ -105,7 +105,7 @@ def _gather(
             yield name, revision.node(name), live.get(name)
         return
     live = {node.name: node for node in cluster.nodes()}
-    both = everything(revision.nodes(), live)
+    both = everything(revision.nodes(), live, revision.policies, cluster_name)
     if node_filter is None:
         yield from both
         return
@@ -122,8 +122,13 @@ def candidate(name: str, design: DesignNode | None, live: Node | None, policies:
     return replace(design or DesignNode(name), labels=labels)
 
 
-def everything(designs: Iterable[DesignNode], live: Mapping[str, Node]) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
-    """Every node of the design (sorted by name, read as it goes) and of the cluster, each with what both say of it, in order of names."""
+def everything(
+    designs: Iterable[DesignNode], live: Mapping[str, Node], policies: Policies, cluster: str
+) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
+    """Every node of the design (sorted by name, read as it goes) and of the cluster, each with what both say of it, in order of names.
+
+    A node that is not there, and that only policies for other clusters name, is no business of this cluster.
+    """
     others = iter(sorted(live))
     waiting = next(others, None)
     for design in designs:
@@ -132,6 +137,8 @@ def everything(designs: Iterable[DesignNode], live: Mapping[str, Node]) -> Itera
             waiting = next(others, None)
         if waiting == design.name:
             waiting = next(others, None)
+        elif not policies.concern(design, cluster):
+            continue
         yield design.name, design, live.get(design.name)
     while waiting is not None:
         yield waiting, None, live[waiting]

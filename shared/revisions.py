@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 NODES_PER_SHARD = 500
 """A part of an action spans one or two shards; a shard is about 200 kB."""
+COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""What names a collection: one step of a path in the store, and of a URL."""
 DEFAULT_COLLECTION = "default"
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from functions.api.answers import ApiError, Status, answers, media, said_of, send, success, who
 from shared import wiring
 from shared.domain.reading import DocumentsRefused, Source
-from shared.revisions import Revisions, Staged, sources_of
+from shared.revisions import COLLECTION, Revisions, Staged, sources_of
 
 routes = APIBlueprint("configdocs", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="configdocs", description="Shipyard's documents")])
 
@@ -41,7 +41,7 @@ DOCUMENTS = {"required": True, "content": {**dict.fromkeys(YAML_TYPES, ONE_FILE)
 class CollectionPath(BaseModel):
     """A collection's name."""
 
-    collection: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    collection: str = Field(pattern=COLLECTION)
 
 
 class StageQuery(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,7 @@ from local.cli.inputs import documents_option, now_option, read_files, who
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
 from shared.domain.reading import Problem, Source
 from shared.domain.site import check, load
-from shared.revisions import DEFAULT_COLLECTION, NothingStaged, Revision, UnknownRevision
+from shared.revisions import COLLECTION, DEFAULT_COLLECTION, NothingStaged, Revision, UnknownRevision
 
 
 @click.command()
@@ -55,6 +56,8 @@ def documents() -> None:
 @output_option
 def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> None:
     """Put documents into a collection's buffer, in place of what it held."""
+    if not re.fullmatch(COLLECTION, collection):
+        raise Failure("Usage", f"{collection!r} names no collection: letters, digits, ., _ and -, at most 100, a letter or digit first")
     sources = read_files(files)
     if not sources:
         raise Failure("Usage", "nothing to stage: give -f FILE, a folder, or - for standard input")

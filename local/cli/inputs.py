@@ -66,6 +66,22 @@ def read_bytes(name: str) -> bytes:
         raise Failure("NotFound", f"{name}: {error.strerror or error}") from error
 
 
+def read_value(name: str) -> Any:
+    """The one value of a YAML or JSON file, read as documents are (`yes` is text); None for an empty one. Raises Failure, and
+    DocumentsRefused with every flaw.
+    """
+    from shared.domain.parsing import values
+    from shared.domain.reading import DocumentsRefused, Problem, path_text
+
+    found = list(values(read_bytes(name)))
+    flaws = [Problem(name, flaw.line, "", path_text(flaw.path), flaw.type, flaw.message) for _, _, each in found for flaw in each]
+    if flaws:
+        raise DocumentsRefused(flaws)
+    if len(found) > 1:
+        raise Failure("Invalid", f"{name}: one document is expected, here are {len(found)}")
+    return found[0][1] if found else None
+
+
 def who() -> str:
     """The person at the keyboard, as the system knows them."""
     try:

@@ -11,7 +11,7 @@ import click
 
 from local.cli.cloud import embedded
 from local.cli.inputs import documents_option, read_bytes, read_files
-from local.cli.output import PENDING, Failure, emit, grid, output_option
+from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
 from shared.domain.aliases import cluster_version, in_force
 from shared.domain.design import DesignNode
@@ -43,7 +43,10 @@ def plan(
     out: str | None,
     form: str,
 ) -> int:
-    """What would change on which node, and why. Without -f: as the committed revision declares. Exit 2 when something is pending."""
+    """What would change on which node, and why. Without -f: as the committed revision declares.
+
+    Exit 2 when something is pending, 4 when nothing is and a node can't be made true.
+    """
     asked: dict[str, Any] = {
         "files": list(files),
         "nodes_file": nodes_file,
@@ -58,7 +61,9 @@ def plan(
     emit(form, answer, lambda: _told(answer))
     if nodes_file and answer.pop("unowned"):
         click.echo(f"note: {nodes_file} has no managedFields, so what Hullmark owns, and would remove, can't be seen in it", err=True)
-    return PENDING if answer["nodes"] else 0
+    if answer["nodes"]:
+        return PENDING
+    return BLOCKED if any(each["outcome"] == "failed" for each in answer["blocked"].values()) else 0
 
 
 def compute(
@@ -101,7 +106,7 @@ def compute(
         ),
         "missing": [each for each, write in decided.items() if isinstance(write, Settled) and write.outcome.outcome == "missing"],
         "blocked": {
-            each: {"reason": write.outcome.reason, "message": write.outcome.message}
+            each: {"outcome": write.outcome.outcome, "reason": write.outcome.reason, "message": write.outcome.message}
             for each, write in decided.items()
             if isinstance(write, Settled) and write.outcome.outcome in ("failed", "skipped")
         },
@@ -119,6 +124,8 @@ def _observed(nodes_file: str | None, cluster: str | None, policies: Policies) -
     if not cluster and not ports.settings.cluster and len(declared) > 1:
         raise Failure("ClusterUnknown", f"name the cluster: the documents declare {', '.join(declared)}")
     name = cluster or ("default" if ports.settings.cluster or not declared else declared[0])
+    if declared and name != "default" and name not in declared:
+        raise Failure("ClusterUnknown", f"no Cluster document is named {name}: there are {', '.join(declared)}")
     access = policies.clusters.get(name, {}).get("access")
     opened = ports.open_cluster(access, name) if access else ports.cluster(name, None)
     return name, opened.nodes(), opened.server_version()
@@ -148,7 +155,7 @@ def _meant(
                 f"unknown node {', '.join(unknown)}: neither in the documents nor in the cluster" if names else "--target names no node",
             )
         return [(name, designs.get(name), live.get(name)) for name in sorted(names)]
-    both = list(everything((designs[name] for name in sorted(designs)), live))
+    both = list(everything((designs[name] for name in sorted(designs)), live, policies, cluster))
     node_filter = read_filter(filter_file) if filter_file else None
     if node_filter is None:
         return both

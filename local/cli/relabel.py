@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ulid import ULID
 
 from local.cli.cloud import SERVER, Working, embedded
-from local.cli.inputs import who
+from local.cli.inputs import read_value, who
 from local.cli.output import ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
 from shared.actions import Actions
 from shared.domain.selection import NodeFilter
@@ -51,8 +51,9 @@ def relabel(
             if form == "json":
                 click.echo(json.dumps({"errors": [{"reason": "StalePlan", "message": stale}]}))
             return STALE
+        planned = json.loads(Path(plan_file).read_text())
+        cluster = cluster or planned["asked"]["cluster"]
         if not nodes and not filter_file and not everything:
-            planned = json.loads(Path(plan_file).read_text())
             nodes = tuple(planned["nodes"])
             if not nodes:
                 emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan holds no change: nothing to do"])
@@ -68,6 +69,8 @@ def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: b
     if bool(nodes) + bool(filter_file) + everything != 1:
         raise Failure("Usage", "say which nodes: names, --filter FILE, or --all (one of them)")
     names = list(dict.fromkeys(name.strip() for given in nodes for name in given.split(",") if name.strip()))
+    if nodes and not names:
+        raise Failure("Usage", "the arguments name no node")
     return RelabelRequest(
         action=str(ULID()),
         name="update_site" if everything else "update_labels",
@@ -80,16 +83,12 @@ def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: b
 
 
 def read_filter(file: str) -> NodeFilter | None:
-    """A node filter from a YAML or JSON file; null means every node. Raises Failure with every problem."""
-    import yaml
-
+    """A node filter from a YAML or JSON file, `-` for standard input; null means every node. Raises Failure, and DocumentsRefused for
+    what is no YAML.
+    """
+    found = read_value(file)
     try:
-        found = yaml.safe_load(Path(file).read_text())
         return NodeFilter.model_validate(found) if found is not None else None
-    except OSError as error:
-        raise Failure("NotFound", f"{file}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Failure("Invalid", f"{file}: not YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         listed = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'filter'}: {e['msg']}" for e in error.errors(include_url=False))
         raise Failure("Invalid", f"{file}: not a node filter: {listed}") from error
@@ -187,11 +186,12 @@ def _stale(plan_file: str) -> str:
 
     try:
         kept = json.loads(Path(plan_file).read_text())
-        asked = kept["asked"]
+        revision, planned = kept["revision"], dict(kept["nodes"])
+        asked = {name: kept["asked"][name] for name in ("cluster", "server_version", "target", "filter_file")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Failure("Invalid", f"{plan_file}: not a plan of `hullmark plan --out`: {error}") from error
-    fresh = compute(**asked)
-    if fresh["revision"] != kept["revision"]:
-        return f"it was made for revision {kept['revision']}, the newest is {fresh['revision']}"
-    differing = sorted(name for name in {*kept["nodes"], *fresh["nodes"]} if kept["nodes"].get(name) != fresh["nodes"].get(name))
+    fresh = compute(files=(), nodes_file=None, **asked)  # what a relabel goes by: the committed documents, the cluster itself
+    if revision and fresh["revision"] != revision:
+        return f"it was made for revision {revision}, the newest is {fresh['revision']}"
+    differing = sorted(name for name in {*planned, *fresh["nodes"]} if planned.get(name) != fresh["nodes"].get(name))
     return f"other changes are due now on {', '.join(differing[:5])}" if differing else ""

@@ -193,6 +193,13 @@ class Policies:
         """The nodes that policies list by name: they count as nodes that the site names."""
         return {value for kind, value in self._by if kind == "name"}
 
+    def concern(self, design: DesignNode, cluster: str) -> bool:
+        """Whether a node of the site, not found in this cluster, belongs there: not if only policies for other clusters name it."""
+        if design != DesignNode(design.name) or not (naming := self._by.get(("name", design.name))):
+            return True
+        clusters = [self.all[number].spec.clusters for number in naming]
+        return any(each is None or cluster in each for each in clusters)
+
     def selecting(self, name: str, design: DesignNode | None, own: Mapping[str, str], cluster: str) -> list[NodeLabelPolicy]:
         """The policies that select this node, highest priority first. `own`: the node's own labels (see `own_labels`)."""
         return [policy for policy in self.candidates(name, design) if selects(policy, name, design, own, cluster=cluster)]

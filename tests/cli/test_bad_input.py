@@ -75,6 +75,23 @@ def test_documents_that_are_refused_get_the_same_answer_from_every_command(
     assert ran.json["errors"][0]["file"] == "bad.yaml"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        b"\xff\x00",
+        b"filter_set_type: union\nfilter_set_type: intersection\n",
+        b"null\n---\nnull\n",
+        b"!!python/object/apply:os.system [id]",
+    ],
+)
+def test_a_filter_that_is_no_yaml_is_told_like_documents(hullmark: Hullmark, site: Write, text: bytes) -> None:
+    Path("filter.yaml").write_bytes(text)
+    ran = hullmark("select", "-f", site(GOOD), "--filter", "filter.yaml", "-o", "json")
+    assert ran.code == 1
+    assert "filter.yaml" in str(ran.json["errors"])
+
+
 def test_a_refused_commit_says_the_same_and_makes_no_revision(hullmark: Hullmark, site: Write) -> None:
     hullmark("documents", "stage", "-f", site(a_policy("p", {}, {"a": "b c"})))
     ran = hullmark("documents", "commit", "-o", "json")
@@ -94,9 +111,13 @@ def test_a_refused_commit_says_the_same_and_makes_no_revision(hullmark: Hullmark
         (["select", "-f", "site.yaml", "--filter", "filter.yaml"], "node_names"),
         (["relabel"], "--all"),
         (["relabel", "n1"], "no committed documents"),
+        (["relabel", " , "], "no node"),
+        (["actions", "show", "../x"], "no action ../x"),
+        (["plan", "-f", "clusters.yaml", "--cluster", "estwood"], "there are east, west"),
         (["actions", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "no action 01ARZ3NDEKTSV4RRFFQ69G5FAV"),
         (["documents", "commit"], "nothing is staged"),
         (["documents", "show", "3"], "no revision 3"),
+        (["documents", "stage", "-f", "site.yaml", "-c", "a/b"], "'a/b' names no collection"),
         (["validate", "-f", "site.yaml", "--now", "yesterday"], "yesterday"),
         (["relabel", "--plan", "site.yaml"], "not a plan"),
         (["plan", "-o", "xml"], "xml"),
@@ -108,6 +129,10 @@ def test_a_mistake_on_the_command_line_is_told_in_a_line(
     site(GOOD)
     nodes(n1={})
     Path("filter.yaml").write_text("filter_set_type: union\nfilter_set:\n- filter_type: union\n  node_names: n1\n")
+    site(
+        *({"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}} for name in ("east", "west")),
+        name="clusters.yaml",
+    )
     ran = hullmark(*arguments)
     assert ran.code == 1
     assert says in ran.err

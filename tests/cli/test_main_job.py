@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -131,6 +132,48 @@ def test_a_plan_that_still_holds_is_applied_and_a_stale_one_is_not(committed: Hu
     applied = committed("relabel", "--plan", "p.json", "-o", "json")
     assert applied.code == 0
     assert applied.json["nodes"]["n1"]["changes"]["set"] == {"rack": "r8"}
+
+
+def test_a_plan_for_documents_that_are_not_committed_is_stale_until_they_are(committed: Hullmark, site: Write) -> None:
+    committed("documents", "tag", "1", "site-action-success")
+    site(a_policy("racks", {"names": ["n1"]}, {"rack": "r8"}), name="next.yaml")
+    committed("plan", "-f", "next.yaml", "--target", "n1", "--out", "p.json")
+    assert committed("relabel", "--plan", "p.json").code == 5
+    committed("documents", "stage", "-f", "next.yaml")
+    committed("documents", "commit")
+    assert committed("relabel", "--plan", "p.json", "-o", "json").json["nodes"]["n1"]["changes"]["set"] == {"rack": "r8"}
+
+
+def test_a_plan_is_applied_to_the_cluster_that_it_was_made_for(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    file = nodes(n1={})
+    clusters = (
+        {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"access": {"simulated": {"nodes": file}}}}
+        for name in ("east", "west")
+    )
+    hullmark("documents", "stage", "-f", site(*clusters, a_policy("racks", {"names": ["n1"]}, {"rack": "r7"})))
+    hullmark("documents", "commit")
+    hullmark("documents", "tag", "1", "site-action-success")
+    hullmark("plan", "--cluster", "west", "--out", "p.json")
+    assert hullmark("relabel", "--plan", "p.json", "-o", "json").json["nodes"]["n1"]["outcome"] == "changed"
+    assert hullmark("plan", "--cluster", "west").code == 0
+    assert hullmark("plan", "--cluster", "east").code == 2
+
+
+def test_a_plan_that_nothing_can_carry_out_is_blocked(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    file, found = site(a_policy("racks", {"names": ["n1"]}, {"rack": "r7"}, onConflict="fail")), nodes(n1={"rack": "hand-made"})
+    ran = hullmark("plan", "-f", file, "--nodes", found, "-o", "json")
+    assert (ran.code, ran.json["blocked"]["n1"]["outcome"]) == (4, "failed")
+    site(a_policy("racks", {"names": ["n1"]}, {"rack": "r7"}, onConflict="skip"))
+    assert hullmark("plan", "-f", file, "--nodes", found).code == 0
+
+
+def test_a_filter_reads_as_documents_do_and_may_come_from_standard_input(
+    hullmark: Hullmark, site: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = site(a_policy("gpu", {"names": ["n1"]}, {"gpu": "yes"}), a_policy("other", {"names": ["n2"]}, {"gpu": "no"}))
+    text = b"filter_set_type: union\nfilter_set: [{filter_type: union, node_labels: {gpu: yes}}]\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert hullmark("select", "-f", file, "--filter", "-", "-o", "json").json == {"nodes": ["n1"]}
 
 
 def test_two_revisions_are_compared_in_text_and_in_labels(committed: Hullmark, site: Write) -> None:

@@ -78,6 +78,20 @@ def test_a_site_action_with_a_missing_node_tags_a_failure(fleet: Fleet) -> None:
     assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-failure"]
 
 
+def test_a_node_that_only_policies_for_other_clusters_name_is_not_missing_here(fleet: Fleet) -> None:
+    fleet.has_nodes(n1={})
+    revision = fleet.commits(
+        a_policy("here", {"names": ["n1", "gone"]}, {"rack": "r1"}, clusters=["default"]),
+        a_policy("there", {"names": ["n1", "w1"]}, {"rack": "r2"}, clusters=["west"]),
+    )
+    assert fleet.outcome(fleet.relabels()) == {"n1": "changed", "gone": "missing"}
+
+    revision = fleet.commits(a_policy("there", {"names": ["w1"]}, {"rack": "r2"}, clusters=["west"]), adopted=False)
+    assert fleet.outcome(fleet.relabels()) == {"n1": "changed"}
+    assert "site-action-success" in fleet.ports.revisions.tags(revision)
+    assert fleet.outcome(fleet.relabels("w1")) == {"w1": "missing"}
+
+
 @pytest.mark.parametrize(
     ("committed", "adopted", "names", "reason"),
     [
