@@ -21,6 +21,7 @@ from shared.ports import Bus, BusError, Cluster, Fleet, Node, ObjectStore, Refus
 from shared.revisions import Revision, Revisions
 
 if TYPE_CHECKING:
+    from shared.adapters.apiserver import Login
     from shared.fleets import Fleets, Opener
     from shared.pod_topology import PodTopology
 
@@ -225,18 +226,31 @@ def _open_cluster(access: dict[str, Any], name: str, store: ObjectStore, setting
         from shared.adapters.simulated import Simulated
 
         return Simulated(store, name, lambda: _seed(how["nodes"]))
-    from shared.adapters import eks, gke, kubeconfig
     from shared.adapters.kubernetes import Kubernetes
 
-    logins: dict[str, Callable[[], Any]] = {
-        "kubeconfig": lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", "")),
-        "inCluster": kubeconfig.in_cluster,
-        "gke": lambda: gke.access(**how),
-        "eks": lambda: eks.access(**how),
-    }
-    if kind not in logins:
-        raise Refused("ClusterUnknown", f"cluster {name}: access by {kind} is not supported")
-    return Kubernetes(logins[kind], in_flight=settings.in_flight, writes_per_second=settings.writes_per_second)
+    return Kubernetes(_login(kind, how, name), in_flight=settings.in_flight, writes_per_second=settings.writes_per_second)
+
+
+def _login(kind: str, how: Mapping[str, Any], name: str) -> Login:
+    """The reader of the credentials for one way of reaching a cluster; only its own module is imported. Raises Refused."""
+    match kind:
+        case "kubeconfig":
+            from shared.adapters import kubeconfig
+
+            return lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", ""))
+        case "inCluster":
+            from shared.adapters import kubeconfig
+
+            return kubeconfig.in_cluster
+        case "gke":
+            from shared.adapters import gke
+
+            return lambda: gke.access(**how)
+        case "eks":
+            from shared.adapters import eks
+
+            return lambda: eks.access(**how)
+    raise Refused("ClusterUnknown", f"cluster {name}: access by {kind} is not supported")
 
 
 def open_fleet(name: str, spec: Mapping[str, Any]) -> Fleet:

@@ -31,7 +31,7 @@ class NodeChange(BaseModel):
     where the event has no managedFields. `manager` is who did it, as far as the event tells: for people, never for deciding.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     cluster: str = ""
     name: str
     kind: Kind = "changed"
