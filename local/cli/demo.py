@@ -11,7 +11,7 @@ import click
 from rich.markup import escape
 
 from local.cli.cloud import embedded
-from local.cli.output import talk
+from local.cli.output import NARROWED, talk
 from local.steps import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -31,7 +31,8 @@ def demo() -> None:
     os.environ["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
     embedded.cache_clear()
     os.chdir(folder)
-    talk().print(STORY)
+    NARROWED["width"] = max(talk().width, 100)
+    talk().print(" ".join(STORY.split()))
 
     say("The documents are judged before anything else: every problem would come with file and line.")
     run("validate -f site")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -46,8 +45,13 @@ def talk() -> Console:
 
 
 def tables() -> Console:
-    """For data as tables: stdout, as wide as its contents when it is not a terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "0")) or 200)
+    """For data as tables: stdout; on a terminal as wide as it, else as wide as the contents, so that a pipe gets every word."""
+    wide = None if sys.stdout.isatty() else NARROWED.get("width", 10_000)
+    return Console(highlight=False, width=wide)
+
+
+NARROWED: dict[str, int] = {}
+"""`width`: what tables are fitted to where stdout is captured to be shown on a terminal (the demo)."""
 
 
 def output_option(command: F) -> F:
