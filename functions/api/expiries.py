@@ -1,10 +1,10 @@
-"""Which versions expire when, for the page: what the committed CloudProfiles offer, and how many places in the documents run it."""
+"""Versions for the page: which expire when and how many places in the documents run them, and what the next windows will bring."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from shared.ports import ObjectStore
 from shared.revisions import Revision
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 AHEAD = 90
 """Days to look ahead: the first notice of a version's end comes then."""
+COMING = 30
+"""Days that the forecast on the page reaches."""
+FORECAST_CLUSTERS = 500
+"""Clusters that the page forecasts at most: about a second's work, once an hour."""
 _READ: dict[tuple[ObjectStore, int], Gardener] = {}
+_COMING: dict[tuple[ObjectStore, int, datetime], list[dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +40,10 @@ def expiring(revision: Revision | None, ports: Ports, now: datetime) -> list[Exp
     if revision is None or not (documents := revision.gardener):
         return None
     from shared.domain.versions.plans import offers_json
-    from shared.domain.versions.profiles import gardener, merged_profiles
+    from shared.domain.versions.profiles import merged_profiles
     from shared.fleets import DocumentFleet
 
-    key = (ports.store, revision.number)
-    if key not in _READ:
-        _READ.clear()
-        _READ[key] = gardener(documents)
-    fleet = _READ[key]
+    fleet = _read(revision, documents, ports)
     clusters = list(DocumentFleet(ports.store, fleet.clusters).clusters())
     found = []
     for name, profile in merged_profiles(fleet).items():
@@ -53,3 +54,33 @@ def expiring(revision: Revision | None, ports: Ports, now: datetime) -> list[Exp
             if offer["daysLeft"] is not None and offer["daysLeft"] <= AHEAD and (offer["daysLeft"] >= 0 or offer["inUse"])
         ]
     return sorted(found, key=lambda each: (each.days, each.profile, each.subject, each.version))
+
+
+def coming(revision: Revision | None, ports: Ports, now: datetime) -> list[dict[str, Any]]:
+    """What the next COMING days' windows will bring to the clusters of the documents, soonest first; stuck ones among them."""
+    if revision is None or not (documents := revision.gardener):
+        return []
+    key = (ports.store, revision.number, now.replace(minute=0, second=0, microsecond=0))
+    if key not in _COMING:
+        from itertools import islice
+
+        from shared.domain.versions.forecast import event_json, forecast
+        from shared.domain.versions.plans import Planner
+        from shared.fleets import DocumentFleet
+
+        fleet = _read(revision, documents, ports)
+        clusters = list(islice(DocumentFleet(ports.store, fleet.clusters).clusters(), FORECAST_CLUSTERS))
+        events = forecast(Planner(fleet), now, clusters, now + timedelta(days=COMING))
+        _COMING.clear()
+        _COMING[key] = [event_json(event) for event in events]
+    return _COMING[key]
+
+
+def _read(revision: Revision, documents: list[Any], ports: Ports) -> Gardener:
+    from shared.domain.versions.profiles import gardener
+
+    key = (ports.store, revision.number)
+    if key not in _READ:
+        _READ.clear()
+        _READ[key] = gardener(documents)
+    return _READ[key]

@@ -11,7 +11,7 @@ from flask import Blueprint, Response, render_template, request
 
 from functions.api.actions import Standing, needing_a_person, outcome_so_far, parameters_of, standing
 from functions.api.answers import ApiError
-from functions.api.expiries import AHEAD, expiring
+from functions.api.expiries import AHEAD, COMING, coming, expiring
 from functions.api.fleet import LISTED, look
 from shared import wiring
 from shared.domain.overview import NOT_TRUE
@@ -36,7 +36,15 @@ def index() -> Response:
     fleet, now = look(ports), ports.clock()
     ending = expiring(fleet.revision, ports, now)
     return _page(
-        "index.html", now, fleet=fleet, ending=ending, rows=ROWS, listed=LISTED, running=any(found.moving for found in fleet.running)
+        "index.html",
+        now,
+        fleet=fleet,
+        ending=ending,
+        next=coming(fleet.revision, ports, now),
+        days=COMING,
+        rows=ROWS,
+        listed=LISTED,
+        running=any(found.moving for found in fleet.running),
     )
 
 

@@ -183,6 +183,9 @@ def test_one_look_tells_what_is_not_true_and_why_what_runs_and_what_happened(sit
     for told in ("kubernetes 1.32.9", "in 3 days", "not in use", "kubernetes 1.33.6", "in 28 days", "in 1 place"):
         assert told in versions
     assert "1.34.2" not in versions
+    coming = page.inner_text("#coming")
+    for told in ("garden-halden/north", "controlPlane kubernetes", "1.33.6 → 1.34.2", "forced", "2026-12-20 00:00 UTC"):
+        assert told in coming
     assert "1\nversion in use ends within 90 days" in text
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from shared.domain.versions.clusters import FleetCluster
@@ -35,11 +36,12 @@ class Event:
 
 def forecast(planner: Planner, now: datetime, clusters: Iterable[FleetCluster] | None = None, until: datetime | None = None) -> list[Event]:
     """Every event of these clusters (all), ordered by time. Without `until`, to the day from which nothing changes any more."""
-    events = []
+    events: list[Event] = []
     for cluster in planner.fleet.clusters.values() if clusters is None else clusters:
         timeline = planner.timeline(cluster)
         if timeline is not None and not cluster.deleting:
-            events += [event for event in _steps(cluster, timeline, now) if until is None or event.at <= until]
+            steps = _steps(cluster, timeline, now)
+            events += steps if until is None else takewhile(lambda event: event.at <= until, steps)
     return sorted(events, key=lambda event: (event.at, event.cluster))
 
 
