@@ -15,7 +15,7 @@ from shared import telemetry, wiring
 from shared.control import parked
 from shared.domain.outcomes import Changes, NodeTask, Outcome, held
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
-from shared.ports import ALIAS_OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
+from shared.ports import ALIAS_OWNER, OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
 from shared.wiring import Ports
 
 REREADS = 3
@@ -97,10 +97,11 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
         try:
             node = cluster.apply_labels(task.name, task.uid, labels, force=False)
         except Conflict as conflict:
-            refused = {key: who for key, who in conflict.managers.items() if task.on_conflict.get(key) == "fail"}
+            others = {key: who for key, who in conflict.managers.items() if not {OWNER, ALIAS_OWNER}.issuperset(who.split(", "))}
+            refused = {key: who for key, who in others.items() if task.on_conflict.get(key) == "fail"}
             if refused:
                 return _outcome(task, "failed", "Conflict", held(refused) + "; its policy says onConflict: fail")
-            skipped = {key: who for key, who in conflict.managers.items() if task.on_conflict.get(key) == "skip"}
+            skipped = {key: who for key, who in others.items() if task.on_conflict.get(key) == "skip"}
             labels = {key: value for key, value in labels.items() if key not in skipped}
             node = cluster.apply_labels(task.name, task.uid, labels)
     else:
@@ -115,7 +116,7 @@ def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
     """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it."""
     from shared.domain.labels import prunable  # only where a document asks for it
 
-    keys = prunable(node.labels, task.labels, task.keep, node.owners)
+    keys = prunable(node.labels, task.labels.keys() | (task.aliases or {}).keys(), task.keep, node.owners)
     if keys:
         cluster.remove_labels(task.name, keys, resource_version=node.resource_version)
     return keys

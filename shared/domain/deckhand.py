@@ -59,7 +59,9 @@ class _Layering:
         self.found: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[Document]] = {}
 
     def render(self) -> list[Rendered]:
-        layered = [document for document in self.documents if _definition(document)]
+        layered = [
+            document for document in self.documents if any(_metadata(document).get(name) for name in ("layeringDefinition", "replacement"))
+        ]
         if not layered:
             return [Rendered(document, document.data.get("data")) for document in self.documents]
         broken = {id(document) for document in layered if not self.is_well_formed(document)}
@@ -78,8 +80,12 @@ class _Layering:
         ]
 
     def is_well_formed(self, document: Document) -> bool:
-        found = list(_malformed(document, self.order))
-        self.problems += [document.problem((*_WHERE, *path), type_, message) for path, type_, message in found]
+        found = [document.problem((*_WHERE, *path), type_, message) for path, type_, message in _malformed(document, self.order)]
+        for path, wanted in ((_WHERE, dict), (("metadata", "replacement"), bool)):
+            value = _get(document.data, path)
+            if value is not _MISSING and value is not None and not isinstance(value, wanted):
+                found.append(document.problem(path, "Invalid", f"must be {type_name(wanted())}, not {type_name(value)}"))
+        self.problems += found
         return not found
 
     def index(self) -> None:

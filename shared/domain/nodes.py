@@ -80,6 +80,7 @@ class NodeObject(msgspec.Struct):
 
     metadata: _Metadata
     status: _Status | None = None
+    kind: str = ""
 
     def node(self) -> Node:
         """The node's data, with owners and applied keys from managedFields where the listing has them."""

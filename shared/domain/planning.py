@@ -40,6 +40,13 @@ def plan_node(
     if live is None:
         where = f"the documents name {name}, cluster {cluster} has no such node" if design else f"cluster {cluster} has no node {name}"
         return _settled(name, "missing", "NodeNotFound", where)
+    pairs = tuple(pairs)
+    if followers := [
+        f"{pair.secondary} follows {pair.primary} on this cluster (an alias pair), {declared.sources.get(pair.secondary)} declares it too"
+        for pair in pairs
+        if pair.secondary in declared.labels
+    ]:
+        return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead")
     change = diff(declared, live, policies.keep_domains)
     if change.refused:
         return _settled(name, "failed", "Conflict", f"{held(change.refused)}; its policy says onConflict: fail")

@@ -130,7 +130,7 @@ def read_nodes(source: Source) -> list[Node]:
     """The nodes that `kubectl get nodes -o json` or `-o yaml` wrote: a List, a NodeList or one Node. Raises DocumentsRefused."""
     try:
         listing = msgspec.json.decode(source.data, type=NodeListing)
-        if listing.items is not None:
+        if listing.items is not None and listing.kind in _LISTS and all(item.kind in ("", "Node") for item in listing.items):
             return [item.node() for item in listing.items]
     except (msgspec.MsgspecError, RecursionError):
         pass  # not JSON, or not quite: the slow way says what is wrong and where
@@ -156,6 +156,7 @@ def type_name(value: Any) -> str:
     return _TYPE_NAMES.get(type(value), type(value).__name__)
 
 
+_LISTS = ("", "List", "NodeList")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 _TYPE_NAMES = {
     str: "text",

@@ -405,6 +405,8 @@ DEFINITION = ("HostProfile/p", "metadata.layeringDefinition")
         ([GLOBAL, profile("p", {}, **layered("site", ("append", "."), parent=PARENT))], (f"{DEFINITION[1]}.actions[0].method", "NotSupported")),
         ([GLOBAL, profile("p", {}, **layered("site", ("merge", ".a[*]"), parent=PARENT))], (f"{DEFINITION[1]}.actions[0].path", "Invalid")),
         ([GLOBAL, profile("p", {}, replacement=True, **layered("site", ("merge", "."), parent=PARENT))], ("metadata.name", "Invalid")),
+        ([GLOBAL, profile("p", {}, replacement="true", **layered("site", ("merge", "."), parent=PARENT))], ("metadata.replacement", "Invalid")),
+        ([profile("p", {}, layeringDefinition="site")], ("metadata.layeringDefinition", "Invalid")),
         ([GLOBAL, profile("q", {}, **layered("site", parent=PARENT)), profile("p", {}, replacement=True, **layered("site"))], ("metadata.replacement", "Required")),
         ([profile("p", {}, labels=PARENT, **layered("global")), profile("p", {}, **layered("site", ("merge", "."), parent=PARENT))], ("metadata.name", "Duplicate")),
     ],

@@ -312,6 +312,13 @@ def test_one_node_and_nodes_without_managed_fields_are_read_too() -> None:
     assert read_nodes(Source("n", b'{"kind": "List", "items": []}')) == []
 
 
+@pytest.mark.parametrize(("kind", "item"), [("List", {"apiVersion": "v1", "kind": "Pod"}), ("PodList", {})])
+def test_a_list_of_something_else_is_no_list_of_nodes(kind: str, item: dict[str, str]) -> None:
+    listing = {"kind": kind, "apiVersion": "v1", "items": [item | {"metadata": {"name": "p1", "labels": {"app": "x"}}}]}
+    with pytest.raises(DocumentsRefused, match="Pod/p1 is no Node"):
+        read_nodes(Source("n", json.dumps(listing).encode()))
+
+
 def test_a_node_list_that_is_none_is_refused_with_lines() -> None:
     text = "kind: List\nitems:\n- kind: Pod\n  metadata: {name: p}\n- kind: Node\n  metadata:\n    name: n\n    labels:\n      a: 1\n"
     with pytest.raises(DocumentsRefused) as refused:

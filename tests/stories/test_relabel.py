@@ -226,6 +226,46 @@ def test_aliases_are_part_of_the_plan_and_written_under_their_own_manager(fleet:
     assert fleet.outcome(fleet.relabels("n1")) == {"n1": "unchanged"}
 
 
+def test_a_key_that_only_our_aliases_hold_is_no_conflict(fleet: Fleet) -> None:
+    pair = {"primary": "new.io/a", "secondary": "old.io/a", "ensureSecondaryExists": True}
+    fleet.has_nodes(n1={"new.io/a": "1"})
+    fleet.commits({"apiVersion": "hullmark.dev/v1", "kind": "LabelAliases", "metadata": {"name": "a"}, "spec": {"pairs": [pair]}})
+    fleet.relabels("n1")
+    assert fleet.node("n1").owners["old.io/a"] == (ALIAS_OWNER,)
+
+    fleet.declares({"n1": {"old.io/a": "2"}}, onConflict="skip")
+
+    assert fleet.outcome(fleet.relabels("n1")) == {"n1": "changed"}
+    assert fleet.labels("n1")["old.io/a"] == "2"
+    assert fleet.outcome(fleet.relabels("n1")) == {"n1": "unchanged"}
+
+
+def test_prune_all_tells_of_no_key_that_the_aliases_keep(fleet: Fleet) -> None:
+    pair = {"primary": "new.io/a", "secondary": "old.io/a", "ensureSecondaryExists": True}
+    fleet.has_nodes(n1={"old.io/a": "1", "junk": "x"})
+    fleet.commits(
+        {"apiVersion": "hullmark.dev/v1", "kind": "LabelAliases", "metadata": {"name": "a"}, "spec": {"pairs": [pair]}},
+        a_policy("p", {}, {"new.io/a": "1"}, prune="all"),
+    )
+    (told,) = fleet.ended(fleet.relabels("n1")).outcomes
+    assert told.changes is not None
+    assert (told.changes.set, told.changes.remove) == ({"new.io/a": "1"}, ["junk"])
+    assert fleet.labels("n1") == {"new.io/a": "1", "old.io/a": "1"}
+
+
+def test_a_secondary_key_that_is_declared_fails_its_node_where_the_pair_is_in_force(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.has_nodes(n1={"beta.kubernetes.io/os": "linux", "kubernetes.io/os": "linux"})
+    fleet.declares({"n1": {"kubernetes.io/os": "plan9"}}, allowProtected=True)
+    monkeypatch.setattr(fleet.cluster, "server_version", lambda: "v1.17.3")
+    (told,) = fleet.ended(fleet.relabels("n1")).outcomes
+    assert (told.outcome, told.reason) == ("failed", "SecondaryDeclared")
+    assert "NodeLabelPolicy/n1" in told.message
+    assert fleet.labels("n1")["kubernetes.io/os"] == "linux"
+
+    monkeypatch.setattr(fleet.cluster, "server_version", lambda: "v1.18.0")
+    assert fleet.outcome(fleet.relabels("n1")) == {"n1": "changed"}
+
+
 def test_a_policy_conflict_on_one_node_fails_that_node_and_leaves_the_others_alone(fleet: Fleet) -> None:
     fleet.commits(
         a_policy("a", {"matchLabels": {"gpu": "yes"}}, {"pool": "a"}), a_policy("b", {"matchLabels": {"big": "yes"}}, {"pool": "b"})
