@@ -128,11 +128,11 @@ class RelabelRequest(Message):
     @field_validator("target_nodes", mode="before")
     @classmethod
     def _list_or_comma_string(cls, value: Any) -> Any:
-        """A list or a comma string; trimmed and deduplicated, order kept (DESIGN §7)."""
+        """A list or a comma string; trimmed and deduplicated, order kept (DESIGN §7). What names none is as if it were left out."""
         if isinstance(value, str):
             value = value.split(",")
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return list(dict.fromkeys(item.strip() for item in value if item.strip()))
+            return list(dict.fromkeys(item.strip() for item in value if item.strip())) or None
         return value
 
     @property

@@ -99,12 +99,8 @@ def unplanned(request: ActionRequest, error: ClusterError | StoreError, now: dat
 
 
 def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: Ports) -> str:
-    """Publish every part that has no result yet, or an empty result that lets the action end where there is none."""
+    """Publish every part that has no result yet, or an empty result that lets the action end where every part has one."""
     done = ports.actions.recorded(request.id)
-    if not plan.parts:
-        nothing = PartResult(action=request.id, revision=plan.revision)
-        ports.bus.publish(PartResult.TOPIC, [nothing.outgoing()])
-        return "nothing to apply"
     messages = [
         NodeApply(
             action=request.id,
@@ -116,6 +112,10 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: 
         for number, names in enumerate(plan.parts, 1)
         if number not in done
     ]
+    if not messages:
+        nothing = PartResult(action=request.id, revision=plan.revision)
+        ports.bus.publish(PartResult.TOPIC, [nothing.outgoing()])
+        return "nothing to apply"
     ports.bus.publish(NodeApply.TOPIC, messages)
     return f"{len(messages)} parts"
 

@@ -26,7 +26,7 @@ def actions() -> None:
 def list_actions(limit: int, form: str) -> None:
     """The newest actions."""
     ledger = embedded().ports.actions
-    rows = [_row(ledger, action) for action in ledger.ids(limit=limit)]
+    rows = [_row(ledger, action) for action in ledger.ids(limit=limit) if ledger.find(action)]
     columns = ("id", "name", "cluster", "lifecycle", "result", "requested_by", "requested_at")
     emit(
         form,

@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shared.actions import UnknownAction
 from shared.domain.reading import DocumentsRefused
 from shared.intake import Rejected
 from shared.ports import BusError, ClusterError, StoreError
+from shared.revisions import UnknownRevision
 from shared.wiring import SettingsError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,7 +104,7 @@ def fail(error: BaseException, arguments: Sequence[str]) -> int:
         reasons = [(problem.reason, problem.message) for problem in error.problems]
     elif isinstance(error, (ClusterError, Failure)):
         reasons = [(error.reason, str(error))]
-    elif isinstance(error, (StoreError, SettingsError, BusError)):
+    elif isinstance(error, (StoreError, SettingsError, BusError, UnknownAction, UnknownRevision)):
         reasons = [(type(error).__name__, str(error))]
     elif isinstance(error, OSError) and error.filename:
         reasons = [("File", f"{error.filename}: {error.strerror}")]

@@ -19,7 +19,7 @@ from msgspec.json import Decoder
 
 from shared.adapters.apiserver import ApiServer, Login, Rejected
 from shared.adapters.kubernetes_pods import KubernetesPods
-from shared.domain.nodes import Node, NodeObject
+from shared.domain.nodes import Node, NodeObject, could_be_node
 from shared.ports import OWNER, Conflict, NodeGone, Refused, Stale, Unavailable
 
 T = TypeVar("T")
@@ -79,6 +79,8 @@ class Kubernetes(KubernetesPods):
         raise Unavailable("GET /api/v1/nodes: the listing expired between its pages three times")
 
     def node(self, name: str) -> Node | None:
+        if not could_be_node(name):
+            return None
         try:
             return self._read(_object, _path(name), headers=_ONE).node()
         except Rejected as rejected:

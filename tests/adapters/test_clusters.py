@@ -56,6 +56,12 @@ def test_a_cluster_without_nodes_lists_none(world: World) -> None:
     assert world.cluster.node("n1") is None
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "../n1", "n1/status", "n1?x=y", "N1", "n1\n", "é", "n" * 254])
+def test_what_cannot_be_a_nodes_name_names_no_node(world: World, name: str) -> None:
+    world.others.create("n1", {})
+    assert world.cluster.node(name) is None
+
+
 def test_a_node_is_read_with_its_labels_and_their_owners(world: World) -> None:
     uid = world.others.create("n1", {"zone": "a"}, manager="kubelet")
     world.cluster.apply_labels("n1", uid, {"rack": "r1"})

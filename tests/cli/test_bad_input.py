@@ -199,6 +199,19 @@ def test_a_disk_without_room_is_told_and_leaves_the_buffer_empty(hullmark: Hullm
     assert hullmark("documents", "list", "-o", "json").json["staged"] == []
 
 
+def test_an_action_that_is_only_half_there_is_told_and_hides_no_other(
+    hullmark: Hullmark, site: Write, nodes: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{nodes(n1={})}")
+    hullmark("documents", "stage", "-f", site(GOOD))
+    hullmark("documents", "commit")
+    gone, there = (hullmark("relabel", "--all", "-o", "json").json["id"] for _ in range(2))
+    Path(f".hullmark/actions/{gone}/request.json").unlink()
+    assert [each["id"] for each in hullmark("actions", "list", "-o", "json").json["actions"]] == [there]
+    ran = hullmark("actions", "show", gone, "-o", "json")
+    assert (ran.code, ran.json["errors"][0]["reason"]) == (1, "UnknownAction")
+
+
 def test_a_store_that_cannot_be_written_is_told(hullmark: Hullmark, site: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HULLMARK_STORE", "file:/proc/hullmark")
     ran = hullmark("documents", "stage", "-f", site(GOOD))

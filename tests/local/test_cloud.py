@@ -132,7 +132,7 @@ def test_what_a_function_publishes_is_confirmed_and_in_the_same_trace(echoes: Ec
     (reply,) = pulled(reader, 1)
     assert reply.data == body
     assert trace in reply.attributes["traceparent"]
-    assert any(f'"trace": "{trace}"' in line and '"step": "echo"' in line for line in echoes.said)
+    until(lambda: any(f'"trace": "{trace}"' in line and '"step": "echo"' in line for line in echoes.said))
 
 
 @pytest.mark.real

@@ -194,3 +194,18 @@ def test_an_action_that_a_process_left_open_goes_on_from_the_store(fleet: Fleet)
     assert fleet.cloud.resume() == [action]
     fleet.cloud.drain()
     assert fleet.ended(action).counts == {"changed": 250}
+
+
+def test_an_action_whose_process_ended_between_the_last_result_and_the_outcome_ends_when_it_goes_on(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_site_of(fleet, 250)
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(fleet.ports.actions, "close_if_complete", lambda _action, _now: None)
+        action = fleet.sends(name="update_site")
+        fleet.cloud.drain()
+    assert fleet.ports.actions.outcome(action) is None
+
+    fleet.cloud.resume(action)
+    fleet.cloud.drain()
+    assert fleet.ended(action).counts == {"changed": 250}

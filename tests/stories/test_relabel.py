@@ -72,6 +72,14 @@ def test_a_site_action_tags_its_revision_and_a_targeted_one_never_does(fleet: Fl
     assert fleet.labels("n1")["rack"] == "r2"
 
 
+def test_a_site_action_means_every_node_also_where_the_list_of_targets_is_there_but_empty(fleet: Fleet) -> None:
+    fleet.has_nodes(n1={})
+    revision = fleet.commits(a_policy("p", {}, {"rack": "r1"}), adopted=False)
+    action = fleet.relabels(name="update_site", target_nodes=[])
+    assert fleet.outcome(action) == {"n1": "changed"}
+    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-success"]
+
+
 def test_a_site_action_with_a_missing_node_tags_a_failure(fleet: Fleet) -> None:
     revision = fleet.commits(a_policy("p", {"names": ["gone"]}, {"rack": "r1"}), adopted=False)
     fleet.relabels()
@@ -98,6 +106,7 @@ def test_a_node_that_only_policies_for_other_clusters_name_is_not_missing_here(f
         (False, False, ["n1"], "NoCommittedRevision"),
         (True, False, ["n1"], "NoSiteAction"),
         (True, True, ["n1", "stranger"], "UnknownNode"),
+        (True, True, ["../n1"], "UnknownNode"),
     ],
 )
 def test_a_request_that_must_be_refused_is_told_and_leaves_no_action(
