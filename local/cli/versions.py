@@ -65,7 +65,7 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
 @documents_option
 @live_option
 @now_option
-@click.option("--days", type=click.IntRange(min=1), help="How far to look ahead; without it, to the day from which nothing changes.")
+@click.option("--days", type=click.IntRange(1, 36_500), help="How far to look ahead; without it, to the day from which nothing changes.")
 @click.option(
     "-o",
     "--output",

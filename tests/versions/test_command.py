@@ -117,6 +117,42 @@ def test_why_explains_every_version_that_was_looked_at(run: Any) -> None:
     assert run("versions", "why", "nobody")[0] == 1
 
 
+def test_why_calls_one_spelling_of_equal_versions_the_chosen_one(run: Any) -> None:
+    twins = FLEET.replace("- {version: 1.32.9,", "- {version: v1.32.9, classification: supported}\n    - {version: 1.32.9,")
+    _, out, _ = run("versions", "why", "shop", "-o", "json", documents=twins)
+    _, control_plane = json.loads(out)["decisions"]
+    assert control_plane["to"] == "v1.32.9"
+    assert [each["version"] for each in control_plane["candidates"] if each["verdict"] == "chosen"] == ["v1.32.9"]
+
+
+def test_why_finds_the_target_of_a_pool_although_it_is_printed_normalised(run: Any) -> None:
+    pool = FLEET.replace("- {name: a,", "- {name: a, kubernetes: {version: 1.32.5},").replace("version: 1.32.9,", "version: v1.32.9,")
+    _, out, _ = run("versions", "why", "shop", "-o", "json", documents=pool)
+    decision = json.loads(out)["decisions"][-1]
+    assert (decision["component"], decision["to"]) == ("worker/a", "1.32.9")
+    assert [each["version"] for each in decision["candidates"] if each["verdict"] == "chosen"] == ["v1.32.9"]
+
+
+@pytest.mark.parametrize("far", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00"])
+@pytest.mark.parametrize("command", ["list", "plan", "calendar"])
+def test_an_expiration_date_at_the_end_of_the_calendar_means_never(run: Any, command: str, far: str) -> None:
+    code, out, _ = run("versions", command, "-o", "json", documents=FLEET.replace("2026-12-24T00:00:00Z", far))
+    assert code == (0 if command == "list" else 2)
+    if command == "calendar":
+        assert [each["to"] for each in json.loads(out)["events"]] == ["1.32.9"]
+
+
+def test_an_expiration_date_at_the_beginning_of_the_calendar_has_passed(run: Any) -> None:
+    _, out, _ = run("versions", "list", "-o", "json", documents=FLEET.replace("2026-11-01T00:00:00Z", "0001-01-01T00:00:00+01:00"))
+    assert [each["classification"] for each in json.loads(out)["versions"] if each["version"] == "1.32.5"] == ["expired"]
+
+
+def test_a_look_ahead_beyond_the_calendar_is_refused_by_name(run: Any) -> None:
+    code, _, err = run("versions", "calendar", "--days", "100000000")
+    assert code == 1
+    assert "--days" in err
+
+
 @pytest.mark.parametrize("command", [("list",), ("plan",), ("calendar",), ("why", "garden-shop/shop")])
 def test_tables_and_yaml_are_printed_too(run: Any, command: tuple[str, ...]) -> None:
     for form in ("table", "yaml"):

@@ -180,7 +180,7 @@ class Rules:
             if not isinstance(decision.outcome, Stuck) or decision.outcome.trigger:
                 needs = self._needs(pool, cluster)
                 refused = lambda each: refusal(each, needs, self.profile) if isinstance(each, ImageVersion) else None  # noqa: E731
-        chosen = decision.outcome.to if isinstance(decision.outcome, Update) else None
+        chosen = _listed(decision.outcome.to, offered) if isinstance(decision.outcome, Update) else None
         current = _parsed(decision.current or "")
         return [
             (each.version, each.at(self._now), refused(each) or _verdict(each.version, each.at(self._now), current, chosen))
@@ -465,9 +465,15 @@ def refusal(version: ImageVersion, needs: Needs, profile: CloudProfile) -> str |
     return None
 
 
+def _listed(target: str, offered: Iterable[Offered]) -> str:
+    """How the profile spells a target: a pool's Kubernetes version is printed normalised (rules §0)."""
+    spellings = [each.version for each in offered]
+    return target if target in spellings else next((text for text in spellings if _parsed(text) == _parsed(target)), target)
+
+
 def _verdict(text: str, stage: str, current: Version | None, chosen: str | None) -> str:
     version = _parsed(text)
-    if chosen is not None and (text == chosen or (version is not None and version == _parsed(chosen))):
+    if text == chosen:
         return "chosen"
     if version is None:
         return "cannot be read"

@@ -17,7 +17,11 @@ def read_time(text: str) -> datetime:
     """A Kubernetes timestamp (RFC 3339) in UTC. Raises ValueError."""
     if _RFC3339.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a time such as 2026-11-21T10:00:00Z")
-    return datetime.fromisoformat(text).astimezone(UTC)
+    moment = datetime.fromisoformat(text)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # the offset leads out of the calendar, whose ends mean "never" and "long ago" anyway
+        return moment.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
@@ -17,6 +17,8 @@ from shared.domain.versions.decisions import Decision, Stuck, Timeline, Update
 from shared.domain.versions.plans import Planner, after, time_text, updates_of
 
 TICK = timedelta(seconds=1)
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+"""What is dated later (9999-12-31 is common) is meant not to come: nothing is foretold beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator
             moment = until + TICK
             continue
         change = timeline.changes_after(at)
-        if change is None:
+        if change is None or change >= NEVER:
             return
         moment = change + TICK
 
