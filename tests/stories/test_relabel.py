@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.domain.nodes import ALIAS_OWNER, OWNER
+from shared.messages import NodeApply, NodeTask
 from shared.ports import Refused, Unavailable
 from tests.stories.fleet import Fleet, a_policy
 
@@ -392,3 +393,20 @@ def test_a_filter_selects_by_labels_that_nodes_are_to_carry(fleet: Fleet) -> Non
 
     assert fleet.outcome(action) == {"n1": "changed"}
     assert fleet.labels("n2") == {}
+
+
+def test_a_part_that_is_planned_anew_reads_its_own_nodes_and_never_lists_the_cluster(fleet: Fleet) -> None:
+    """Of a hundred thousand nodes, every part would."""
+    names = [f"n{number}" for number in range(40)]
+    fleet.has_nodes(**{name: {} for name in (*names, "bystander")})
+    old = fleet.declares({name: {"rack": "old"} for name in names})
+    fleet.declares({name: {"rack": "new"} for name in names})
+    tasks = [NodeTask(name=name, uid=fleet.node(name).uid, labels={"rack": "old"}) for name in names]
+    calls: list[str] = []
+    fleet.cluster.before = lambda call, _node: calls.append(call)
+
+    fleet.cloud.publish(NodeApply.TOPIC, [NodeApply(revision=old, nodes=tasks).outgoing()])
+    fleet.cloud.drain()
+
+    assert (calls.count("nodes"), calls.count("node"), calls.count("apply_labels")) == (0, 40, 40)
+    assert {fleet.labels(name)["rack"] for name in names} == {"new"}
