@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +13,6 @@ OWNER = "hullmark"
 """Field manager under which declared labels are applied."""
 ALIAS_OWNER = "hullmark-aliases"
 """Field manager under which the secondary keys of alias pairs are applied."""
-
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
-
-def may_be_a_node(name: str) -> bool:
-    """Whether Kubernetes would accept a node of this name (a DNS subdomain). `..` or `a/b` in a path would mean something else."""
-    return len(name) <= 253 and _NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
