@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.actions import deadline
 from shared.domain.actions import ActionRequest
-from shared.domain.nodes import could_be_node
+from shared.domain.keys import is_subdomain
 from shared.messages import RelabelRequest
 from shared.planning import live_nodes
 from shared.ports import Refused
@@ -69,7 +69,7 @@ def accept(
     if reach:
         access.server_version()
     unnamed = revision.unknown(request.target_nodes or [])
-    live = live_nodes([name for name in unnamed if could_be_node(name)], access) if unnamed else {}
+    live = live_nodes([name for name in unnamed if is_subdomain(name)], access) if unnamed else {}
     unknown = [name for name in unnamed if name not in live]
     if unknown:
         where = f"neither in revision {number} nor in cluster {cluster}"

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from functions.api.answers import ApiError, Said, Status, answers, send, success
 from shared import wiring
+from shared.domain.keys import SUBDOMAIN
 from shared.domain.labels import Declared, declare, diff
 from shared.domain.node_labels import asked_for, back_again, refusals
-from shared.domain.nodes import NODE_NAME
 from shared.domain.outcomes import Changes
 from shared.ports import OWNER, Cluster, Conflict, Node, NodeGone, Refused, Stale
 from shared.revisions import Revision
@@ -26,7 +26,7 @@ REFUSED_AS = {"Invalid": 400, "BadRequest": 400, "Conflict": 409}
 class NodePath(BaseModel):
     """A node's name."""
 
-    node: str = Field(min_length=1, max_length=253, pattern=f"^{NODE_NAME}$")
+    node: str = Field(min_length=1, max_length=253, pattern=f"^{SUBDOMAIN}$")
 
 
 class NodeQuery(BaseModel):

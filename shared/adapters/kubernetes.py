@@ -19,7 +19,8 @@ from msgspec.json import Decoder
 
 from shared.adapters.apiserver import ApiServer, Login, Rejected
 from shared.adapters.kubernetes_pods import KubernetesPods
-from shared.domain.nodes import Node, NodeObject, could_be_node
+from shared.domain.keys import is_subdomain
+from shared.domain.nodes import Node, NodeObject
 from shared.ports import OWNER, Conflict, NodeGone, Refused, Stale, Unavailable
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Kubernetes(KubernetesPods):
         raise Unavailable("GET /api/v1/nodes: the listing expired between its pages three times")
 
     def node(self, name: str) -> Node | None:
-        if not could_be_node(name):
+        if not is_subdomain(name):
             return None
         try:
             return self._read(_object, _path(name), headers=_ONE).node()

@@ -18,8 +18,8 @@ from typing import TypeVar
 
 import msgspec
 
-from shared.domain.labels import key_error, value_error
-from shared.domain.nodes import Node, could_be_node
+from shared.domain.keys import is_subdomain, key_error, value_error
+from shared.domain.nodes import Node
 from shared.ports import OWNER, Conflict, NodeGone, ObjectStore, Refused, Stale, Unavailable
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Simulated:
 
     def node(self, name: str) -> Node | None:
         self.before("node", name)
-        version, state = self._newest(name) if could_be_node(name) else (0, None)
+        version, state = self._newest(name) if is_subdomain(name) else (0, None)
         return None if state is None or state.deleted else _node(name, version, state)
 
     def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:

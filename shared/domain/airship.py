@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from shared.domain.deckhand import Rendered, render
 from shared.domain.design import DesignNode, over
 from shared.domain.documents import GeneratedLabelsSpec, did_you_mean, problems_of
-from shared.domain.labels import PROTECTED, key_error, value_error
+from shared.domain.keys import PROTECTED, key_error, value_error
 from shared.domain.reading import Document, Path, Problem, type_name
 
 NODE, PROFILE, RACK, REGION = (f"drydock/{kind}/v1" for kind in ("BaremetalNode", "HostProfile", "Rack", "Region"))

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from shared.domain.keys import PROTECTED, key_error
+
 ClusterVersion = tuple[int, int, int]
 """Major, minor, patch. Suffixes (`-gke.5`, `-eks-1a2b`, `-beta.1`, `+k3s1`) say nothing about a pair."""
 
@@ -19,8 +21,6 @@ NEWEST: ClusterVersion = (1 << 31, 0, 0)
 """Stands for a cluster that does not tell its version: the rules of today."""
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\+?(?:\.(\d+))?(?=[-+.]|\Z)")
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,6 @@ KEP_793: tuple[AliasPair, ...] = (
 )
 """The pairs that hold where no LabelAliases document declares others. Until 1.17 the beta keys were true and the GA keys followed;
 from 1.18 the GA keys are true, and a beta key that somebody removed stays removed."""
-
-NEVER_TAKEN_AWAY = frozenset(key for pair in KEP_793 for key in (pair.primary, pair.secondary)) | frozenset(
-    f"{domain}/{name}"
-    for domain, names in {
-        "kubernetes.io": ("hostname",),
-        "beta.kubernetes.io": ("instance-type",),
-        "node.kubernetes.io": ("instance-type", "windows-build"),
-        "topology.kubernetes.io": ("zone", "region"),
-        "failure-domain.beta.kubernetes.io": ("zone", "region"),
-    }.items()
-    for name in names
-)
-"""The protected keys (DESIGN §5.3). The kubelet writes them only when it registers: a node that loses one stays without it."""
 
 
 def cluster_version(text: str) -> ClusterVersion:
@@ -145,7 +132,7 @@ def aliases_for(
         if pair.primary in after and (pair.secondary in after or pair.secondary in changes)
     }
     if held:
-        kept = NEVER_TAKEN_AWAY.union(pair.primary for pair in pairs)
+        kept = PROTECTED.union(pair.primary for pair in pairs)
         hold |= {key: after[key] for key in held - hold.keys() if key in kept and key in after}
     given_up = held - hold.keys()
     return AliasPlan(
@@ -212,8 +199,8 @@ def check_pairs(pairs: Sequence[AliasPair]) -> list[PairProblem]:
 
 def _pair_alone(index: int, pair: AliasPair) -> Iterable[PairProblem]:
     for name, key in (("primary", pair.primary), ("secondary", pair.secondary)):
-        if not _is_key(key):
-            yield PairProblem(index, name, "Invalid", f"{key!r} is not a label key: a DNS name and `/` at most, then a name of 1 to 63")
+        if reason := key_error(key):
+            yield PairProblem(index, name, "Invalid", f"{key!r} is not a label key: {reason}")
     for name, bound in (("from", pair.from_), ("before", pair.before)):
         if bound and cluster_version(bound) == NEWEST:
             yield PairProblem(index, name, "Invalid", f"{bound!r} is not a cluster version: write it as '1.18' or '1.18.2'")
@@ -248,8 +235,3 @@ def _together(pairs: Sequence[AliasPair], version: ClusterVersion) -> Iterable[P
             round_trip = " follows ".join([*way, pair.secondary])
             yield PairProblem(index, "secondary", "Invalid", f"a cycle at {at}: {round_trip}; take one pair out, or bound their versions")
             del upward[pair.secondary]
-
-
-def _is_key(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_PREFIX.fullmatch(prefix))))

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Self
 
 from shared.domain.aliases import KEP_793, AliasPair
 from shared.domain.design import DesignNode, flat
 from shared.domain.documents import Expression, NodeLabelPolicy, NodeMatch, OnConflict, Prune
+from shared.domain.keys import PROTECTED
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
-
-# --- what Kubernetes accepts (apimachinery validate/content; KUBE.md §4.5) -------------------------------------------------------------
-
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
-PROTECTED = frozenset(
-    [
-        *(f"kubernetes.io/{name}" for name in ("hostname", "os", "arch")),
-        *(f"beta.kubernetes.io/{name}" for name in ("os", "arch", "instance-type")),
-        *(f"node.kubernetes.io/{name}" for name in ("instance-type", "windows-build")),
-        *(f"topology.kubernetes.io/{name}" for name in ("zone", "region")),
-        *(f"failure-domain.beta.kubernetes.io/{name}" for name in ("zone", "region")),
-    ]
-)
-"""Keys that the kubelet and the cloud controllers set (DESIGN §5.3): exactly these."""
 
 KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 KEEP_DOMAINS = (
@@ -46,27 +29,6 @@ KEEP_DOMAINS = (
     "portworx.com", "linbit.com", "openebs.io", "ceph.com", "kubevirt.io", "submariner.io", "katacontainers.io",
 )  # fmt: skip
 """Whose labels `prune: all` leaves alone unless LabelRules says otherwise: the usual vendors' and clouds', and every domain below them."""
-
-
-@lru_cache(maxsize=65_536)
-def key_error(key: str) -> str | None:
-    """Why Kubernetes refuses this label key, or None. Lengths are bytes; nothing but ASCII passes, so they are characters too."""
-    prefix, slash, name = key.rpartition("/")
-    if "/" in prefix:
-        return "a label key has at most one /"
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        return "a key's prefix is a DNS name: lower-case letters, digits, - and ., at most 253 bytes"
-    if not 1 <= len(name) <= 63 or not _NAME.fullmatch(name):
-        return "a key's name has 1 to 63 bytes of letters, digits, -, _ and ., and begins and ends with a letter or digit"
-    return None
-
-
-@lru_cache(maxsize=65_536)
-def value_error(value: str) -> str | None:
-    """Why Kubernetes refuses this label value, or None."""
-    if value and (len(value) > 63 or not _NAME.fullmatch(value)):
-        return "a label value has at most 63 bytes of letters, digits, -, _ and ., and begins and ends with a letter or digit, or is empty"
-    return None
 
 
 def in_domains(key: str, domains: Iterable[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from shared.domain.labels import PROTECTED, key_error, value_error
+from shared.domain.keys import PROTECTED, key_error, value_error
 from shared.domain.outcomes import Changes
 
 

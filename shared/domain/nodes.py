@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,15 +13,6 @@ OWNER = "hullmark"
 """Field manager under which declared labels are applied."""
 ALIAS_OWNER = "hullmark-aliases"
 """Field manager under which the secondary keys of alias pairs are applied."""
-
-
-NODE_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-"""What Kubernetes lets a node be called: a DNS subdomain, of at most 253 bytes."""
-
-
-def could_be_node(name: str) -> bool:
-    """Whether a node of this name can be. What can't is never asked for: it might mean something else in a path."""
-    return len(name) <= 253 and re.fullmatch(NODE_NAME, name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from shared.domain.documents import Namespaces, PodLabelPolicySpec
-from shared.domain.labels import key_error, value_error
+from shared.domain.keys import key_error, value_error
 from shared.domain.reading import Path
 
 SELECTED_ON: Mapping[str, str] = {

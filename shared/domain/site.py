@@ -24,7 +24,8 @@ from shared.domain.documents import (
     did_you_mean,
     parsed,
 )
-from shared.domain.labels import PROTECTED, Clash, Declared, Policies, clashes_of, declare, key_error, selects, value_error
+from shared.domain.keys import PROTECTED, key_error, value_error
+from shared.domain.labels import Clash, Declared, Policies, clashes_of, declare, selects
 from shared.domain.pods import check_pod_policy
 from shared.domain.reading import Document, DocumentsRefused, Path, Problem, Source, read
 

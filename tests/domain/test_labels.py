@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from shared.domain.aliases import KEP_793
 from shared.domain.design import DesignNode, flat, over
 from shared.domain.documents import NodeLabelPolicy
+from shared.domain.keys import PROTECTED, key_error, value_error
 from shared.domain.labels import (
     KEEP_DOMAINS,
-    PROTECTED,
     UNKNOWN_MANAGER,
     Declared,
     Difference,
@@ -23,9 +23,7 @@ from shared.domain.labels import (
     declare,
     diff,
     in_domains,
-    key_error,
     prunable,
-    value_error,
 )
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 

@@ -1,0 +1,49 @@
+"""Label keys, label values and node names: what Kubernetes accepts (apimachinery validate/content; KUBE.md §4.5), and what is protected."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+"""What a DNS subdomain looks like, but for its length of at most 253."""
+_SUBDOMAIN = re.compile(SUBDOMAIN)
+
+PROTECTED = frozenset(
+    [
+        *(f"kubernetes.io/{name}" for name in ("hostname", "os", "arch")),
+        *(f"beta.kubernetes.io/{name}" for name in ("os", "arch", "instance-type")),
+        *(f"node.kubernetes.io/{name}" for name in ("instance-type", "windows-build")),
+        *(f"topology.kubernetes.io/{name}" for name in ("zone", "region")),
+        *(f"failure-domain.beta.kubernetes.io/{name}" for name in ("zone", "region")),
+    ]
+)
+"""Keys that the kubelet and the cloud controllers set (DESIGN §5.3): exactly these. The kubelet writes its own only when it
+registers: a node that loses one stays without it."""
+
+
+@lru_cache(maxsize=65_536)
+def key_error(key: str) -> str | None:
+    """Why Kubernetes refuses this label key, or None. Lengths are bytes; nothing but ASCII passes, so they are characters too."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return "a label key has at most one /"
+    if slash and not is_subdomain(prefix):
+        return "a key's prefix is a DNS name: lower-case letters, digits, - and ., at most 253 bytes"
+    if not 1 <= len(name) <= 63 or not _NAME.fullmatch(name):
+        return "a key's name has 1 to 63 bytes of letters, digits, -, _ and ., and begins and ends with a letter or digit"
+    return None
+
+
+@lru_cache(maxsize=65_536)
+def value_error(value: str) -> str | None:
+    """Why Kubernetes refuses this label value, or None."""
+    if value and (len(value) > 63 or not _NAME.fullmatch(value)):
+        return "a label value has at most 63 bytes of letters, digits, -, _ and ., and begins and ends with a letter or digit, or is empty"
+    return None
+
+
+def is_subdomain(name: str) -> bool:
+    """Whether this is a DNS subdomain, as a key's prefix and a node's name must be. `..` or `a/b` in a path would mean something else."""
+    return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
