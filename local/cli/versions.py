@@ -58,7 +58,7 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
     """What is decided for every cluster now, whether its window is open or not. Exit code 2 when an update is due."""
     answer = plan_json(Planner(read_fleet(files, live)).plan(now))
     emit(form, answer, lambda: _decisions(answer["decisions"]))
-    return PENDING if any(each["to"] is not None for each in answer["decisions"]) else 0
+    return PENDING if any(map(_changes, answer["decisions"])) else 0
 
 
 @versions.command()
@@ -107,7 +107,12 @@ def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: s
     timeline = planner.timeline(found.cluster)
     answer = why_json(found, timeline.at(now) if timeline else None)
     emit(form, answer, lambda: _why(found, answer))
-    return PENDING if any(each["to"] is not None for each in answer["decisions"]) else 0
+    return PENDING if any(map(_changes, answer["decisions"])) else 0
+
+
+def _changes(decision: dict[str, Any]) -> bool:
+    """Whether an entry of `plan` changes something: the cap may yield a pool's own version again (rules §4)."""
+    return decision["to"] not in (None, decision["from"])
 
 
 def read_fleet(files: tuple[str, ...], live: bool) -> Gardener:
@@ -169,7 +174,7 @@ def _decisions(found: list[dict[str, Any]]) -> Iterable[Any]:
          each["kind"] or "-", "open" if each["window"]["open"] else each["window"]["next"] or "-", each["code"])
         for each in found
     ))  # fmt: skip
-    due, stuck = sum(each["to"] is not None for each in found), sum(each["error"] for each in found)
+    due, stuck = sum(map(_changes, found)), sum(each["error"] for each in found)
     yield f"{due} to update, {stuck} stuck, {len(found) - due - stuck} as they should be"
 
 

@@ -67,6 +67,17 @@ def test_plan_ends_with_0_when_nothing_is_due(run: Any) -> None:
     assert (code, [each["code"] for each in json.loads(out)["decisions"]]) == (0, ["AlreadyLatest", "AlreadyLatest"])
 
 
+def test_a_pool_that_is_capped_to_the_version_it_has_leaves_nothing_pending(run: Any) -> None:
+    capped = FLEET.replace("{version: 1.32.5}\n  maint", '{version: "1.32"}\n  maint').replace(
+        "- {name: a,", "- {name: a, kubernetes: {version: 1.32.0},"
+    )
+    off = capped.replace("maintenance: {", "maintenance: {autoUpdate: {kubernetesVersion: false}, ")
+    code, out, _ = run("versions", "plan", "-o", "json", documents=off)
+    (decision,) = [each for each in json.loads(out)["decisions"] if each["to"]]
+    assert (code, decision["component"], decision["from"], decision["to"]) == (0, "worker/a", "1.32.0", "1.32.0")
+    assert "0 to update" in run("versions", "plan", documents=off)[1]
+
+
 def test_plan_decides_on_a_profile_that_validate_refuses(run: Any) -> None:
     odd = FLEET.replace("{version: 1.33.2, classification: supported}", "{version: 1.32.8, classification: supported}")
     assert run("validate", documents=odd)[0] == 1
