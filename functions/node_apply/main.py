@@ -92,24 +92,31 @@ def make_true(task: NodeTask, cluster: Cluster) -> Outcome:
 def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
     if not task.uid:
         raise NodeGone(task.name)
-    labels, skipped = dict(task.labels), dict[str, str]()
-    if task.on_conflict:
-        try:
-            node = cluster.apply_labels(task.name, task.uid, labels, force=False)
-        except Conflict as conflict:
-            others = {key: who for key, who in conflict.managers.items() if not {OWNER, ALIAS_OWNER}.issuperset(who.split(", "))}
-            refused = {key: who for key, who in others.items() if task.on_conflict.get(key) == "fail"}
-            if refused:
-                return _outcome(task, "failed", "Conflict", held(refused) + "; its policy says onConflict: fail")
-            skipped = {key: who for key, who in others.items() if task.on_conflict.get(key) == "skip"}
-            labels = {key: value for key, value in labels.items() if key not in skipped}
-            node = cluster.apply_labels(task.name, task.uid, labels)
-    else:
-        node = cluster.apply_labels(task.name, task.uid, labels)
-    removed = _prune(task, node, cluster) if task.prune == "all" else []
+    skipped: dict[str, str] = {}
+    removed: list[str] = []
+    if not task.aliases_only:
+        node, skipped, refused = _apply_declared(task, cluster)
+        if node is None:
+            return _outcome(task, "failed", "Conflict", held(refused) + "; its policy says onConflict: fail")
+        removed = _prune(task, node, cluster) if task.prune == "all" else []
     if task.aliases is not None:
         cluster.apply_labels(task.name, task.uid, task.aliases, manager=ALIAS_OWNER)
     return _told(task, skipped, removed)
+
+
+def _apply_declared(task: NodeTask, cluster: Cluster) -> tuple[Node | None, dict[str, str], dict[str, str]]:
+    """The node after the Apply (None where a policy says fail), and the keys skipped and refused with who holds them."""
+    if not task.on_conflict:
+        return cluster.apply_labels(task.name, task.uid, task.labels), {}, {}
+    try:
+        return cluster.apply_labels(task.name, task.uid, task.labels, force=False), {}, {}
+    except Conflict as conflict:
+        others = {key: who for key, who in conflict.managers.items() if not {OWNER, ALIAS_OWNER}.issuperset(who.split(", "))}
+    if refused := {key: who for key, who in others.items() if task.on_conflict.get(key) == "fail"}:
+        return None, {}, refused
+    skipped = {key: who for key, who in others.items() if task.on_conflict.get(key) == "skip"}
+    labels = {key: value for key, value in task.labels.items() if key not in skipped}
+    return cluster.apply_labels(task.name, task.uid, labels), skipped, {}
 
 
 def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:

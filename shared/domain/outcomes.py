@@ -46,6 +46,8 @@ class NodeTask(BaseModel):
     on_conflict: dict[str, ConflictPolicy] = {}
     aliases: dict[str, str] | None = None
     keep: list[str] = []
+    aliases_only: bool = False
+    """Whether the declared set is there already, so that only the aliases are applied."""
     changes: Changes | None = None
     note: str = ""
     """Whose values the write replaces, for the outcome's message."""

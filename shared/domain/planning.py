@@ -67,7 +67,12 @@ def plan_node(
     contested = {key: manager for key in changes.set if (manager := _other_holder(key, live))}
     note = "; ".join(f"{key} was {live.labels[key]!r} by {manager}" for key, manager in sorted(contested.items()))
     task = task_of(name, live.uid, declared, policies).model_copy(
-        update={"changes": changes, "aliases": dict(aliases.hold) if aliases.write else None, "note": note}
+        update={
+            "changes": changes,
+            "aliases": dict(aliases.hold) if aliases.write else None,
+            "aliases_only": not change.write,
+            "note": note,
+        }
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)

@@ -96,6 +96,17 @@ def test_without_documents_events_keep_the_aliases(fleet: Fleet) -> None:
     assert fleet.node("n1").applied == {ALIAS_OWNER: frozenset({"beta.kubernetes.io/os"})}
 
 
+def test_where_only_an_alias_differs_only_the_alias_is_written(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"})
+    fleet.relabels()
+    fleet.cluster.set_labels("n1", {"beta.kubernetes.io/os": "windows"}, "kubectl-edit")
+    calls = calls_of(fleet)
+    tell(fleet, "n1")
+    assert calls.count("apply_labels") == 1
+    assert fleet.labels("n1") == {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "rack": "r7"}
+
+
 def test_a_fight_of_two_writers_is_bounded_and_named_in_one_notice(fleet: Fleet) -> None:
     fleet.declares({"n1": {"rack": "r7"}})
     fleet.has_nodes(n1={})
