@@ -81,9 +81,9 @@ def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
     """A plain table in kubectl's manner: upper-case heads, no frames."""
-    table = Table(
-        *[column.upper() for column in columns], title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
-    )
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):  # what a row is about is copied whole into the next command; the rest wraps, nothing is cut
+        table.add_column(column.upper(), no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table

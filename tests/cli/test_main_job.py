@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from local.cli.output import grid
 from tests.cli.conftest import Hullmark
 from tests.stories.fleet import a_policy
 
@@ -205,3 +207,11 @@ def test_the_demo_tells_its_story_to_the_end(hullmark: Hullmark) -> None:
     assert ran.code == 0
     assert "That was the main job" in ran.err
     assert "1 unchanged" in ran.out
+
+
+def test_on_a_narrow_terminal_what_a_row_is_about_stays_whole_and_nothing_is_cut() -> None:
+    printed = io.StringIO()
+    action = "01M7YKRHSHJ5EH037DQBPS74CQ"
+    Console(file=printed, width=50).print(grid(("id", "name", "requested_at"), [(action, "update_site", "2026-11-21T08:32:28+00:00")]))
+    assert action in printed.getvalue()
+    assert "…" not in printed.getvalue()
