@@ -50,7 +50,7 @@ browser: ## Headless Chromium, from Debian's packages where we may install them
 faults: $(LOCKED) ## Every fault schedule; prints how many ran
 	$(BIN)/pytest -q -s tests/faults
 
-BENCHES = relabel kube_clients chain events forwarder cold_start design versions migrate pods
+BENCHES = relabel kube_clients chain events cold_start design versions migrate pods
 bench: $(LOCKED) kube $(BENCHES:%=bench-%) ## Every benchmark, as ratios measured side by side in one run (a quiet machine helps)
 
 bench-%: $(LOCKED)

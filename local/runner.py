@@ -27,7 +27,7 @@ from local import steps
 from shared import telemetry, wiring
 from shared.control import control
 from shared.intake import accept
-from shared.messages import LAST_ATTEMPT, Notice, Outgoing, RelabelRequest
+from shared.messages import LAST_ATTEMPT, DeadlineCheck, Notice, Outgoing, RelabelRequest
 from shared.wiring import Ports, Settings
 
 BACKOFF = (0.2, 10.0)
@@ -115,6 +115,7 @@ class Cloud:
     def submit(self, request: RelabelRequest) -> str:
         """Check, record and publish a request; the action's id. Raises Rejected, and Unavailable where the cluster does not answer."""
         accepted = accept(request, request.action or str(ULID()), self.ports, self.ports.clock(), reach=True)
+        self.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])  # this cloud's only clock where nobody serves
         self.publish(RelabelRequest.TOPIC, [RelabelRequest.again(accepted).outgoing()])
         return accepted.id
 

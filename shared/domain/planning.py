@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from shared.domain.aliases import AliasPair, aliases_for
+from shared.domain.aliases import AliasPair, aliases_for, reconcile
 from shared.domain.design import DesignNode
 from shared.domain.labels import Declared, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
@@ -41,6 +41,8 @@ def plan_node(
         where = f"the documents name {name}, cluster {cluster} has no such node" if design else f"cluster {cluster} has no node {name}"
         return _settled(name, "missing", "NodeNotFound", where)
     pairs = tuple(pairs)
+    if true_already(declared, live, pairs):
+        return _settled(name, "unchanged")
     if followers := [
         f"{pair.secondary} follows {pair.primary} on this cluster (an alias pair), {declared.sources.get(pair.secondary)} declares it too"
         for pair in pairs
@@ -77,6 +79,19 @@ def plan_node(
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)
     return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested)
+
+
+def true_already(declared: Declared, live: Node, pairs: tuple[AliasPair, ...]) -> bool:
+    """Whether a node is plainly as declared: most of a fleet is, and this is the short way to see it. False decides nothing."""
+    labels = live.labels
+    return (
+        declared.prune == "owned"
+        and ALIAS_OWNER not in live.applied
+        and all(labels.get(key) == value for key, value in declared.labels.items())
+        and declared.labels.keys() >= live.applied.get(OWNER, frozenset())
+        and not any(pair.secondary in declared.labels for pair in pairs)
+        and not reconcile(labels, pairs)
+    )
 
 
 def _other_holder(key: str, live: Node) -> str:

@@ -209,3 +209,18 @@ def test_an_action_whose_process_ended_between_the_last_result_and_the_outcome_e
     fleet.cloud.resume(action)
     fleet.cloud.drain()
     assert fleet.ended(action).counts == {"changed": 250}
+
+
+def test_the_next_request_finishes_what_a_process_left_unfinished(fleet: Fleet) -> None:
+    """A process of the command was killed after the outcome was written and before it was told."""
+    a_site_of(fleet, 1)
+    told = fleet.ports.actions.mark_announced
+    fleet.ports.actions.mark_announced = lambda _action: None  # type: ignore[method-assign]
+    first = fleet.relabels()
+    fleet.ports.actions.mark_announced = told  # type: ignore[method-assign]
+    assert fleet.ports.actions.open() == [first]
+
+    fleet.cloud.submit(RelabelRequest(target_nodes=["n000"]))
+    fleet.cloud.drain()
+
+    assert fleet.ports.actions.open() == []
