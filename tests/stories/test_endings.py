@@ -215,7 +215,7 @@ def test_the_next_request_finishes_what_a_process_left_unfinished(fleet: Fleet) 
     """A process of the command was killed after the outcome was written and before it was told."""
     a_site_of(fleet, 1)
     told = fleet.ports.actions.mark_announced
-    fleet.ports.actions.mark_announced = lambda _action: None  # type: ignore[method-assign]
+    fleet.ports.actions.mark_announced = lambda action: None  # type: ignore[method-assign]
     first = fleet.relabels()
     fleet.ports.actions.mark_announced = told  # type: ignore[method-assign]
     assert fleet.ports.actions.open() == [first]
