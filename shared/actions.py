@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
-from typing import TypeVar
-
-from pydantic import ValidationError
 
 from shared.domain.actions import ActionOutcome, ActionRequest, Lifecycle, Plan, Record, conclude, expire, lifecycle
 from shared.domain.outcomes import Outcome
 from shared.messages import Notice, PartResult
-from shared.ports import ObjectStore, StoreError
+from shared.ports import ObjectStore
+from shared.records import number_of, read_record
 
-R = TypeVar("R", bound=Record)
 SITE_ACTION = "update_site"
 
 
@@ -64,11 +61,11 @@ class Actions:
 
     def find(self, action: str) -> ActionRequest | None:
         """What was asked, or None for an id that was never accepted."""
-        return self._read(f"actions/{action}/request.json", ActionRequest) if action.isalnum() else None
+        return read_record(self._store, f"actions/{action}/request.json", ActionRequest) if action.isalnum() else None
 
     def plan(self, action: str) -> Plan | None:
         """The plan, once there is one."""
-        return self._read(f"actions/{action}/plan.json", Plan)
+        return read_record(self._store, f"actions/{action}/plan.json", Plan)
 
     def settle_plan(self, action: str, plan: Plan) -> Plan:
         """Write the plan; where one exists, that one counts and is returned."""
@@ -79,7 +76,7 @@ class Actions:
 
     def outcome(self, action: str) -> ActionOutcome | None:
         """How it ended, or None while it has not."""
-        return self._read(f"actions/{action}/outcome.json", ActionOutcome)
+        return read_record(self._store, f"actions/{action}/outcome.json", ActionOutcome)
 
     def ids(self, *, limit: int = 0) -> list[str]:
         """Every action's id, oldest first; with `limit`, the newest so many."""
@@ -97,7 +94,7 @@ class Actions:
 
     def recorded(self, action: str) -> set[int]:
         """The numbers of the parts whose outcomes are stored: one short listing."""
-        return {int(key.rpartition("/")[2].removesuffix(".json")) for key in self._store.keys(f"actions/{action}/parts/")}
+        return {number_of(key) for key in self._store.keys(f"actions/{action}/parts/")}
 
     def part_outcomes(self, action: str) -> dict[int, list[Outcome]]:
         """The outcomes stored so far, by part number."""
@@ -152,7 +149,7 @@ class Actions:
         """The messages to publish again when the action goes on (those whose parts have no outcomes yet)."""
         done = self.recorded(action)
         keys = self._store.keys(f"actions/{action}/parked/")
-        waiting = [key for key in keys if int(key.rpartition("/")[2].removesuffix(".json")) not in done]
+        waiting = [key for key in keys if number_of(key) not in done]
         return [body for key in waiting if (body := self._store.get(key)) is not None]
 
     # endings
@@ -162,7 +159,7 @@ class Actions:
         plan = self.plan(action)
         if plan is None or not self.recorded(action).issuperset(range(1, len(plan.parts) + 1)):
             return None
-        return self.end(action, conclude(plan, self.part_outcomes(action), now, stopped=False))
+        return self.end(action, conclude(plan, self.part_outcomes(action), now))
 
     def end(self, action: str, outcome: ActionOutcome) -> ActionOutcome:
         """Write the outcome; the first one written is how the action ended, and is returned."""
@@ -194,15 +191,6 @@ class Actions:
         """The notice is confirmed: nothing more happens to this action. Said again, it takes a mark away that was left behind."""
         self._store.create(f"actions/{action}/announced.json", b"{}")
         self._store.delete(f"open-actions/{action}")
-
-    def _read(self, key: str, model: type[R]) -> R | None:
-        body = self._store.get(key)
-        if body is None:
-            return None
-        try:
-            return model.model_validate_json(body)
-        except ValidationError as error:
-            raise StoreError(f"{key} in the store can't be read as {model.__name__}: {error.errors()[0]['msg']}") from error
 
 
 def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:

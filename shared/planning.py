@@ -32,14 +32,12 @@ class Planned:
     tasks: list[NodeTask] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     settled: list[Outcome] = field(default_factory=list)
-    reasons: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def add(self, name: str, decided: Settled | Write) -> None:
         """Sort one node's decision in."""
         match decided:
-            case Write(task=task, reasons=why):
+            case Write(task=task):
                 self.tasks.append(task)
-                self.reasons[name] = why
             case Settled(outcome=outcome) if outcome.outcome == "unchanged":
                 self.unchanged.append(name)
             case Settled(outcome=outcome):

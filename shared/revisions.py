@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
 from ulid import ULID
 
 from shared.domain.actions import Record
 from shared.domain.reading import Document, DocumentsRefused, Problem, Source
 from shared.ports import ObjectStore, StoreError
+from shared.records import number_of, read_record
 
 if TYPE_CHECKING:
     from shared.domain.design import DesignNode
@@ -178,7 +178,9 @@ class Revisions:
 
     def staged(self, key: str) -> Staged:
         """What was staged under this key."""
-        found: Staged = self._read(key, Staged)
+        found = read_record(self._store, key, Staged)
+        if found is None:
+            raise StoreError(f"{key} is missing from the store")
         return found
 
     def _staged_count(self, collection: str) -> int:
@@ -261,9 +263,10 @@ class Revisions:
         """A revision. Raises UnknownRevision."""
         if number not in self._known:
             key = f"revisions/{number:06}/revision.json"
-            if self._store.get(key) is None:
+            about = read_record(self._store, key, Committed)
+            if about is None:
                 raise UnknownRevision(f"no revision {number}; the newest is {self.newest()}")
-            self._known[number] = Revision(self._store, self._read(key, Committed))
+            self._known[number] = Revision(self._store, about)
         return self._known[number]
 
     def sources(self, number: int) -> list[Source]:
@@ -279,20 +282,11 @@ class Revisions:
 
     def tagged(self, tag: str) -> list[int]:
         """The revisions that carry a tag."""
-        return [int(key.rpartition("/")[2].removesuffix(".json")) for key in self._store.keys(f"tags/{tag}/")]
+        return [number_of(key) for key in self._store.keys(f"tags/{tag}/")]
 
     def tags(self, number: int) -> list[str]:
         """The tags of a revision; `committed` is on every one."""
         return ["committed", *(tag for tag in self._store.folders("tags/") if number in self.tagged(tag))]
-
-    def _read(self, key: str, model: type[Any]) -> Any:
-        body = self._store.get(key)
-        if body is None:
-            raise StoreError(f"{key} is missing from the store")
-        try:
-            return model.model_validate_json(body)
-        except ValidationError as error:
-            raise StoreError(f"{key} in the store can't be read as {model.__name__}: {error.errors()[0]['msg']}") from error
 
 
 def sources_of(collections: Iterable[Staged]) -> list[Source]:

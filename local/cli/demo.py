@@ -11,7 +11,7 @@ import click
 from rich.markup import escape
 
 from local.cli.cloud import embedded
-from local.cli.output import NARROWED, talk
+from local.cli.output import captured_for, talk
 from local.steps import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -31,7 +31,6 @@ def demo() -> None:
     os.environ["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
     embedded.cache_clear()
     os.chdir(folder)
-    NARROWED["width"] = max(talk().width, 100)
     talk().print(" ".join(STORY.split()))
 
     say("The documents are judged before anything else: every problem would come with file and line.")
@@ -72,38 +71,24 @@ def run(words: str, expect: int = 0, lines: int = 0) -> None:
     from local.cli import main
 
     talk().print(f"[bold]$ hullmark {escape(words)}[/bold]")
-    printed = _Capture()
-    try:
-        with printed:
+    code = 0
+    with captured_for(max(talk().width, 100)) as printed:
+        try:
             main(words.split())
-    except SystemExit as ending:
-        code = int(ending.code or 0)
-    printed.show(lines)
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+    for line in shortened(printed.getvalue(), lines):
+        click.echo(line.rstrip())
     if code != expect:
         raise click.ClickException(f"the demo expected exit code {expect} of `hullmark {words}` and got {code}")
 
 
-class _Capture:
-    """Standard output of one command, held back so that a long table can be shortened."""
-
-    def __enter__(self) -> None:
-        import contextlib
-        import io
-
-        self._text = io.StringIO()
-        self._redirect = contextlib.redirect_stdout(self._text)
-        self._redirect.__enter__()
-
-    def __exit__(self, *exception: object) -> None:
-        self._redirect.__exit__(None, None, None)
-
-    def show(self, lines: int) -> None:
-        """Print what was held back: the first so many lines and the last two, or all."""
-        found = self._text.getvalue().rstrip("\n").split("\n")
-        if lines and len(found) > lines + 3:
-            found = [*found[:lines], f"… {len(found) - lines - 1} more …", found[-1]]
-        for line in found:
-            click.echo(line.rstrip())
+def shortened(text: str, lines: int) -> list[str]:
+    """The lines of a text; with `lines`, the first so many, how many are left out, and the last."""
+    found = text.rstrip("\n").split("\n")
+    if lines and len(found) > lines + 3:
+        found = [*found[:lines], f"… {len(found) - lines - 1} more …", found[-1]]
+    return found
 
 
 def show_labels(name: str) -> None:

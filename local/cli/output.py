@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import click
@@ -46,14 +49,23 @@ def talk() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+_SHOWN_AT: ContextVar[int | None] = ContextVar("shown_at", default=None)
+
+
 def tables() -> Console:
-    """For data as tables: stdout; on a terminal as wide as it, else as wide as the contents, so that a pipe gets every word."""
-    wide = None if sys.stdout.isatty() else NARROWED.get("width", 10_000)
-    return Console(highlight=False, width=wide)
+    """For data as tables: stdout. On a terminal as wide as it, else as wide as the contents, so that a pipe gets every word."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _SHOWN_AT.get() or 10_000)
 
 
-NARROWED: dict[str, int] = {}
-"""`width`: what tables are fitted to where stdout is captured to be shown on a terminal (the demo)."""
+@contextmanager
+def captured_for(width: int) -> Iterator[io.StringIO]:
+    """Hold back what is printed on stdout meanwhile, its tables fitted to a terminal of this width, where it will be shown."""
+    token = _SHOWN_AT.set(width)
+    try:
+        with redirect_stdout(io.StringIO()) as text:
+            yield text
+    finally:
+        _SHOWN_AT.reset(token)
 
 
 def output_option(command: F) -> F:

@@ -103,10 +103,10 @@ def split(names: Sequence[str]) -> list[list[str]]:
     return [list(names[start : start + size]) for start in range(0, len(names), size)]
 
 
-def result_of(kinds: Iterable[str], stopped: bool = False) -> Result:
+def result_of(kinds: Iterable[str]) -> Result:
     """Roll outcomes up: `success` where none failed or is missing (skipped ones are no failure), DESIGN §5.4."""
     seen = Counter(kinds)
-    if stopped or seen["stopped"]:
+    if seen["stopped"]:
         return "stopped"
     bad = seen["failed"] + seen["missing"]
     if not bad:
@@ -114,7 +114,7 @@ def result_of(kinds: Iterable[str], stopped: bool = False) -> Result:
     return "partial_success" if sum(seen.values()) > bad else "failure"
 
 
-def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: datetime, *, stopped: bool = False) -> ActionOutcome:
+def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: datetime) -> ActionOutcome:
     """Roll up a plan and the results of its parts. A subject whose part brought no outcome for it counts as failed."""
     outcomes = [*plan.settled]
     for number, names in enumerate(plan.parts, 1):
@@ -124,7 +124,7 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
     counts = Counter(kinds)
     if plan.unchanged:
         counts["unchanged"] += len(plan.unchanged)
-    result = result_of(counts.elements(), stopped)
+    result = result_of(counts.elements())
     return ActionOutcome(
         result="failure" if plan.reason and result == "success" else result,
         reason=plan.reason,
