@@ -13,7 +13,7 @@ from local.cli.cloud import embedded
 from local.cli.inputs import documents_option, read_bytes, read_files
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
-from shared.domain.aliases import cluster_version, in_force
+from shared.domain.aliases import in_force, oldest
 from shared.domain.design import DesignNode
 from shared.domain.labels import Policies
 from shared.domain.nodes import Node
@@ -86,7 +86,7 @@ def compute(
         designs = {node.name: node for node in committed.nodes()} if committed else {}
         policies = committed.policies if committed else Policies()
     name, nodes, server = _observed(nodes_file, cluster, policies)
-    version = server_version or server or _oldest_kubelet(nodes)
+    version = server_version or server or oldest(node.kubelet_version for node in nodes)
     live = {node.name: node for node in nodes}
     meant = _meant(target, filter_file, designs, live, policies, name)
     pairs = in_force(policies.alias_pairs, version)
@@ -129,11 +129,6 @@ def _observed(nodes_file: str | None, cluster: str | None, policies: Policies) -
     access = policies.clusters.get(name, {}).get("access")
     opened = ports.open_cluster(access, name) if access else ports.cluster(name, None)
     return name, opened.nodes(), opened.server_version()
-
-
-def _oldest_kubelet(nodes: Iterable[Node]) -> str:
-    """The nodes' oldest kubelet; empty, which means the newest, where no node tells."""
-    return min((node.kubelet_version for node in nodes if node.kubelet_version), key=cluster_version, default="")
 
 
 def _meant(

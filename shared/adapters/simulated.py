@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from shared.domain.aliases import oldest
 from shared.domain.keys import is_subdomain, key_error, value_error
 from shared.domain.nodes import Node
 from shared.ports import OWNER, Conflict, NodeGone, ObjectStore, Refused, Stale, Unavailable
@@ -87,7 +88,8 @@ class Simulated:
 
     def server_version(self) -> str:
         self.before("server_version", "")
-        return self._seed().version
+        seed = self._seed()
+        return seed.version or oldest(state.kubelet_version for state in seed.nodes.values())
 
     def nodes(self) -> list[Node]:
         self.before("nodes", "")

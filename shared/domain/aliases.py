@@ -53,6 +53,11 @@ def cluster_version(text: str) -> ClusterVersion:
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else NEWEST
 
 
+def oldest(versions: Iterable[str]) -> str:
+    """The oldest of these versions; empty, which counts as the newest, where none is told. Stands for a server that tells none."""
+    return min(filter(None, versions), key=cluster_version, default="")
+
+
 def in_force(pairs: Iterable[AliasPair], version: str) -> tuple[AliasPair, ...]:
     """Return the pairs that hold on a cluster of this version, in their order."""
     return _at(pairs, cluster_version(version))

@@ -215,3 +215,17 @@ def test_on_a_narrow_terminal_what_a_row_is_about_stays_whole_and_nothing_is_cut
     Console(file=printed, width=50).print(grid(("id", "name", "requested_at"), [(action, "update_site", "2026-11-21T08:32:28+00:00")]))
     assert action in printed.getvalue()
     assert "…" not in printed.getvalue()
+
+
+def test_plan_and_relabel_take_the_same_version_for_a_cluster_that_tells_none(
+    hullmark: Hullmark, site: Write, nodes: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On 1.17 the beta key is true; both say so from the nodes' kubelets."""
+    file = Path(nodes(n1={"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"}))
+    file.write_text(file.read_text().replace("v1.35.4", "v1.17.3"))
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{file}")
+    hullmark("documents", "stage", "-f", site(a_policy("p", {}, {"rack": "r1"})))
+    hullmark("documents", "commit")
+    planned = hullmark("plan", "-o", "json").json["nodes"]["n1"]["set"]
+    done = hullmark("relabel", "--all", "-o", "json").json["nodes"]["n1"]["changes"]["set"]
+    assert planned == done == {"kubernetes.io/os": "windows", "rack": "r1"}
