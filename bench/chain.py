@@ -28,15 +28,16 @@ from ulid import ULID
 from bench.kube_clients import server_with
 from bench.relabel import POLICY
 from local import steps
-from local.cloud import RealCloud, environment
-from local.emulator import Emulator
-from local.kube_apiserver import assets
-from local.processes import FunctionProcess
-from local.pump import push
+from local.cloud.emulated import RealCloud, environment
+from local.cloud.emulator import Emulator
+from local.cloud.processes import FunctionProcess
+from local.cloud.pump import push
 from shared.adapters.pubsub import Administration, Puller, Subscription, open_bus
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
 from shared.messages import NodeApply, Outgoing, PartResult, RelabelRequest
-from shared.wiring import Settings, build
+from shared.wiring import build
+from shared.world import Settings
+from tests.kube_apiserver import assets
 
 PROJECT = "bench"
 
@@ -146,12 +147,12 @@ def through_the_pump(cloud: RealCloud, count: int) -> float:
 
 def end_to_end(cloud: RealCloud, expected: dict[str, int]) -> float:
     """Seconds from the published request to the action's outcome."""
-    ports, action = build(cloud.settings, cloud.bus), str(ULID())
+    world, action = build(cloud.settings, cloud.bus), str(ULID())
     began = time.perf_counter()
     cloud.bus.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site").outgoing()])
-    wait_for(lambda: ports.actions.outcome(action))
+    wait_for(lambda: world.actions.outcome(action))
     seconds = time.perf_counter() - began
-    ended = ports.actions.outcome(action)
+    ended = world.actions.outcome(action)
     if ended is None or ended.counts != expected:
         raise SystemExit(f"expected {expected}, got {ended and ended.counts}")
     return seconds
@@ -210,13 +211,13 @@ def main() -> None:
         ):
             rate = per_process(name, topic, sent, settings, emulator.host, given.messages)
             print(f"one process of {name}: {rate:,.0f} messages/s" + (", each publishing one" if name == "node_apply" else ""))
-        ports = build(settings, open_bus(PROJECT))
+        world = build(settings, open_bus(PROJECT))
         with RealCloud(settings, only=("relabel_request", "node_apply", "result_rollup"), say=lambda _: None) as cloud:
             print(f"emulator, pump and result_rollup: {through_the_pump(cloud, given.messages):,.0f} messages/s")
             changed, unchanged = [], []
             for turn in range(given.rounds):
-                ports.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=f"r{turn}").encode())], "bench", ports.clock())
-                ports.revisions.commit("bench", ports.clock())
+                world.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=f"r{turn}").encode())], "bench", world.clock())
+                world.revisions.commit("bench", world.clock())
                 changed.append(end_to_end(cloud, {"changed": given.nodes}))
                 unchanged.append(end_to_end(cloud, {"unchanged": given.nodes}))
         kind = "real" if real else "simulated"

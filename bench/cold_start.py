@@ -28,12 +28,11 @@ import urllib3
 from bench.chain import a_push, children_cpu
 from bench.relabel import POLICY
 from local import steps
-from local.kube_apiserver import Fleet, KubeApiserver
-from local.processes import FunctionProcess
+from local.cloud.processes import FunctionProcess
 from local.steps import ROOT, Step
 from shared.adapters.kubernetes import Kubernetes
-from shared.domain.node_events import change_of
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
+from shared.domain.labels.events import change_of
 from shared.messages import (
     ComponentUpdate,
     Message,
@@ -47,7 +46,9 @@ from shared.messages import (
     VersionCheck,
     VersionUpdate,
 )
-from shared.wiring import Settings, build
+from shared.wiring import build
+from shared.world import Settings
+from tests.kube_apiserver import Fleet, KubeApiserver
 
 NOTHING = """
 import functions_framework
@@ -115,11 +116,11 @@ class World:
 
     def prepare(self) -> None:
         """Commit a policy, adopt it, create the nodes."""
-        ports = build(self.settings, NoBus())
-        now = ports.clock()
-        ports.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value="r1").encode())], "bench", now)
-        ports.revisions.commit("bench", now)
-        ports.revisions.tag(1, "site-action-success", "bench", now)
+        world = build(self.settings, NoBus())
+        now = world.clock()
+        world.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value="r1").encode())], "bench", now)
+        world.revisions.commit("bench", now)
+        world.revisions.tag(1, "site-action-success", "bench", now)
         Fleet(self.kube).fill(["node-0", "node-1"])
 
     def first(self, step: str, turn: int) -> First:

@@ -22,12 +22,13 @@ from typing import Any, TypeVar
 from functions.node_apply.main import handle
 from shared import telemetry
 from shared.domain.actions import split
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
 from shared.domain.site import load
+from shared.ledger.revisions import Revisions
 from shared.messages import NodeApply, NodeTask, Outgoing
 from shared.ports import OWNER, Node
-from shared.revisions import Revisions
-from shared.wiring import Settings, build
+from shared.wiring import build
+from shared.world import Settings
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -142,12 +143,12 @@ def peak() -> float:
 def measure(what: str, nodes: int, folder: str) -> dict[str, float]:
     """One step of one size, in this process."""
     telemetry.write_to(None)
-    ports = build(Settings(store=f"file:{folder}"), Ear())
+    world = build(Settings(store=f"file:{folder}"), Ear())
     if what == "part":
         return _part(nodes, folder)
     sources = list(documents(nodes))
     size = sum(len(source.data) for source in sources)
-    now = ports.clock()
+    now = world.clock()
     load(sources[:1] + list(documents(1))[2:])  # what is imported on first use
     before, began = peak(), time.perf_counter()
     if what == "load":
@@ -157,7 +158,7 @@ def measure(what: str, nodes: int, folder: str) -> dict[str, float]:
         if len(site.nodes) != nodes or labels != 3 * LAYER + 1:
             raise SystemExit(f"{len(site.nodes)} nodes, {labels} labels on the second")
         return {"seconds": seconds, "mebibytes": peak() - before, "megabytes": size / 1e6}
-    revisions = Revisions(ports.store)
+    revisions = Revisions(world.store)
     revisions.stage("site", [Source("small.yaml", b"")], "bench", now)
     revisions.commit("bench", now)
     began = time.perf_counter()
@@ -168,21 +169,21 @@ def measure(what: str, nodes: int, folder: str) -> dict[str, float]:
 
 def _part(nodes: int, folder: str) -> dict[str, float]:
     """A part in the middle, planned on revision 1 and applied when revision 2 is there."""
-    ports, live = build(Settings(store=f"file:{folder}", cluster="in-cluster:"), Ear()), Live()
-    ports.open_cluster = lambda _access, _name: live
+    world, live = build(Settings(store=f"file:{folder}", cluster="in-cluster:"), Ear()), Live()
+    world.open_cluster = lambda _access, _name: live
     parts = split([f"node-{number:06}" for number in range(nodes)])
     task = NodeApply(revision=1, nodes=[NodeTask(name=name, uid=f"uid-{name}") for name in parts[len(parts) // 2]])
     read: list[int] = []
-    get: Callable[[str], bytes | None] = ports.store.get
+    get: Callable[[str], bytes | None] = world.store.get
 
     def counted(key: str) -> bytes | None:
         body = get(key)
         read.append(len(body or b""))
         return body
 
-    setattr(ports.store, "get", counted)  # noqa: B010 - a method of this one object
+    setattr(world.store, "get", counted)  # noqa: B010 - a method of this one object
     before, began = peak(), time.perf_counter()
-    handle(task, ports)
+    handle(task, world)
     seconds = time.perf_counter() - began
     if live.written != len(task.nodes):
         raise SystemExit(f"{live.written} of {len(task.nodes)} nodes were written")

@@ -27,17 +27,17 @@ from typing import Any
 
 from bench.kube_clients import server_with
 from bench.relabel import POLICY
-from local.forwarder import Forwarder
-from local.kube_apiserver import Fleet, KubeApiserver
-from local.runner import Cloud
+from local.cloud.embedded import Cloud
+from local.cloud.forwarder import Forwarder
 from shared import telemetry
 from shared.adapters.apiserver import ApiServer
 from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.kubernetes_watch import NodeWatch, Seen
-from shared.domain.node_events import change_of
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
+from shared.domain.labels.events import change_of
 from shared.messages import NodeChanged, Outgoing
-from shared.wiring import Settings
+from shared.world import Settings
+from tests.kube_apiserver import Fleet, KubeApiserver
 
 DECLARED, MANAGER = "r1", "bench"
 
@@ -114,9 +114,9 @@ def latencies(kube: KubeApiserver, events: int, store: str) -> dict[str, tuple[l
     """Seconds of each contestant, one at a time, and the API calls of all of them. Uses the first 2 x `events` nodes."""
     telemetry.write_to(None)
     cloud = Cloud(Settings(store=f"file:{store}", cluster=f"kubeconfig:{kube.kubeconfig()}"), workers=2)
-    cloud.ports.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=DECLARED).encode())], MANAGER, cloud.ports.clock())
-    cloud.ports.revisions.commit(MANAGER, cloud.ports.clock())
-    cluster, bare, calls, bare_calls = cloud.ports.cluster("default", None), Kubernetes(kube.access), Calls(), Calls()
+    cloud.world.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=DECLARED).encode())], MANAGER, cloud.world.clock())
+    cloud.world.revisions.commit(MANAGER, cloud.world.clock())
+    cluster, bare, calls, bare_calls = cloud.world.cluster("default", None), Kubernetes(kube.access), Calls(), Calls()
     assert isinstance(cluster, Kubernetes)
     nodes = [change_of("added", "default", node) for node in cluster.nodes()[: 2 * events + 2]]
     calls.count(cluster.server)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.kube_apiserver import Fleet, KubeApiserver
+from tests.kube_apiserver import Fleet, KubeApiserver
 
 HERE = Path(__file__).parent
 GOGC = 400

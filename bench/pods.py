@@ -31,15 +31,15 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from local.kube_apiserver import Fleet, KubeApiserver, realistic_node  # noqa: E402
 from shared.adapters.store import open_store  # noqa: E402
-from shared.domain.documents import PodLabelPolicySpec  # noqa: E402
+from shared.domain.documents.kinds import PodLabelPolicySpec  # noqa: E402
+from shared.domain.documents.reading import Source  # noqa: E402
 from shared.domain.nodes import Node  # noqa: E402
-from shared.domain.pods import copying  # noqa: E402
-from shared.domain.reading import Source  # noqa: E402
-from shared.domain.webhooks import Client, manifest  # noqa: E402
-from shared.node_cache import keep  # noqa: E402
-from shared.revisions import Revisions  # noqa: E402
+from shared.domain.pods.copying import copying  # noqa: E402
+from shared.domain.pods.webhooks import Client, manifest  # noqa: E402
+from shared.ledger.revisions import Revisions  # noqa: E402
+from shared.work.node_cache import keep  # noqa: E402
+from tests.kube_apiserver import Fleet, KubeApiserver, realistic_node  # noqa: E402
 
 OTHERS = """
 import base64, json

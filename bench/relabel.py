@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from bench.kube_clients import Run, _measured, go_loop, kubectl_label, listing, server_with
-from local.kube_apiserver import KubeApiserver
+from tests.kube_apiserver import KubeApiserver
 
 POLICY = "apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {{name: bench}}\nspec: {{labels: {{rack: {value}}}}}\n"
 
@@ -34,23 +34,23 @@ def chain(kube: KubeApiserver, store: str, value: str) -> tuple[Run, Run]:
 def _chain(kubeconfig: str, store: str, value: str) -> None:
     from ulid import ULID
 
-    from local.runner import Cloud
+    from local.cloud.embedded import Cloud
     from shared import telemetry
-    from shared.domain.reading import Source
+    from shared.domain.documents.reading import Source
     from shared.messages import RelabelRequest
-    from shared.wiring import Settings
+    from shared.world import Settings
 
     telemetry.write_to(None)
     cloud = Cloud(Settings(store=f"file:{store}", cluster=f"kubeconfig:{kubeconfig}"))
-    cloud.ports.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=value).encode())], "bench", cloud.ports.clock())
-    cloud.ports.revisions.commit("bench", cloud.ports.clock())
+    cloud.world.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=value).encode())], "bench", cloud.world.clock())
+    cloud.world.revisions.commit("bench", cloud.world.clock())
     for expected in ("changed", "unchanged"):
         action = str(ULID())
         began, before = time.perf_counter(), time.process_time()
         cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site").outgoing()])
         cloud.drain()
         seconds, cpu = time.perf_counter() - began, time.process_time() - before
-        outcome = cloud.ports.actions.outcome(action)
+        outcome = cloud.world.actions.outcome(action)
         if outcome is None or list(outcome.counts) != [expected]:
             raise SystemExit(f"expected every node {expected}, got {outcome and outcome.counts}")
         print(json.dumps({"nodes": outcome.counts[expected], "seconds": seconds, "cpu": cpu}), flush=True)

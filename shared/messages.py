@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from shared.domain.actions import ActionRequest, action_id
-from shared.domain.node_events import NodeChange
+from shared.domain.labels.events import NodeChange
+from shared.domain.labels.selection import NodeFilter
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
-from shared.domain.selection import NodeFilter
 
 LAST_ATTEMPT = 5
 """The delivery after which the bus gives a message up (`max_delivery_attempts`): what still fails then is recorded with its cause."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 from shared import telemetry
 from shared.adapters.kubernetes import Kubernetes
+from tests.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 
 
 def require_real(part: str, found: object, how: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from local.emulator import Emulator, EmulatorMissing
+from local.cloud.emulator import Emulator, EmulatorMissing
 from shared.adapters import pubsub
 
 

@@ -40,7 +40,7 @@ def test_a_step_imports_no_client_before_it_needs_one(step: str) -> None:
 
 def test_applying_labels_imports_no_model_of_a_document() -> None:
     modules = imported("node_apply")
-    assert "shared.domain.documents" not in modules
+    assert "shared.domain.documents.kinds" not in modules
     assert "shared.domain.site" not in modules
 
 

@@ -19,15 +19,15 @@ from ulid import ULID
 
 from functions.api.answers import ApiError, Said, answers, invalid, send, who
 from shared import wiring
-from shared.actions import UnknownAction, WrongState
-from shared.control import control
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome, ActionRequest, Lifecycle, Plan, action_id, conclude, lifecycle
 from shared.domain.outcomes import Outcome
 from shared.domain.overview import in_short
-from shared.intake import accept
+from shared.ledger.actions import UnknownAction, WrongState
 from shared.messages import RelabelRequest
 from shared.ports import BusError, ObjectStore
-from shared.wiring import Ports
+from shared.work.control import control
+from shared.work.intake import accept
+from shared.world import World
 
 routes = APIBlueprint("actions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="actions", description="Shipyard's actions")])
 
@@ -245,9 +245,9 @@ class Standing:
         return MIDDLE_STEP.get(self.request.name, "relabel_nodes")
 
 
-def standing(action: str, ports: Ports) -> Standing:
+def standing(action: str, world: World) -> Standing:
     """Gather one action. Raises ApiError 404."""
-    found = gather(action, ports)
+    found = gather(action, world)
     if found is None:
         cause = f"no action {action}"
         raise ApiError(404, "Action not found", cause, [Said(message=cause, reason="UnknownAction")])
@@ -262,13 +262,13 @@ KEPT = 200_000
 """Names in all that the remembered actions may hold, an outcome with its reason counting as ten: about 40 MB."""
 
 
-def remembered(action: str, ports: Ports) -> Standing | None:
+def remembered(action: str, world: World) -> Standing | None:
     """One action with its outcome in short (see overview.in_short). What has ended never changes, so it is read once."""
-    key = (ports.store, action)
+    key = (world.store, action)
     with _lock:
         if key in _KEPT:
             return _KEPT[key]
-    found = gather(action, ports)
+    found = gather(action, world)
     if found is None or found.outcome is None:
         return found
     found = replace(found, outcome=in_short(found.request, found.outcome))
@@ -279,19 +279,19 @@ def remembered(action: str, ports: Ports) -> Standing | None:
     return found
 
 
-def recalled(actions: Sequence[str], ports: Ports) -> list[Standing]:
+def recalled(actions: Sequence[str], world: World) -> list[Standing]:
     """Several actions in their order, read side by side: a bucket takes its 30 ms for each object."""
     with ThreadPoolExecutor(READERS) as readers:
-        return [found for found in readers.map(lambda action: remembered(action, ports), actions) if found]
+        return [found for found in readers.map(lambda action: remembered(action, world), actions) if found]
 
 
 def _weight(found: Standing) -> int:
     return 10 + 10 * len(found.outcome.outcomes) + len(found.outcome.unchanged) if found.outcome else 0
 
 
-def gather(action: str, ports: Ports) -> Standing | None:
+def gather(action: str, world: World) -> Standing | None:
     """Gather one action: two reads when it has ended, three and two listings while it runs. None where there is none."""
-    ledger = ports.actions
+    ledger = world.actions
     asked = ledger.find(action) if ID.fullmatch(action) else None
     if asked is None:
         return None
@@ -304,11 +304,11 @@ def gather(action: str, ports: Ports) -> Standing | None:
     return Standing(asked, plan, None, lifecycle(plan, None, paused=ledger.paused(action)), done)
 
 
-def outcome_so_far(found: Standing, ports: Ports) -> ActionOutcome | None:
+def outcome_so_far(found: Standing, world: World) -> ActionOutcome | None:
     """How it ended, or what is known of it while it runs; None before the plan is made."""
     if found.outcome or found.plan is None:
         return found.outcome
-    told = ports.actions.part_outcomes(found.request.id)
+    told = world.actions.part_outcomes(found.request.id)
     known = found.plan.model_copy(
         update={"parts": [[outcome.subject for outcome in told.get(n, ())] for n in range(1, len(found.plan.parts) + 1)]}
     )
@@ -329,8 +329,8 @@ def parameters_of(asked: ActionRequest) -> dict[str, Any]:
     return asked.parameters or {key: value for key, value in said.items() if value is not None}
 
 
-def action_body(found: Standing, *, detail: bool = False, ports: Ports | None = None) -> Action:
-    """Shipyard's action; with `detail` (and `ports`), as it is shown alone."""
+def action_body(found: Standing, *, detail: bool = False, world: World | None = None) -> Action:
+    """Shipyard's action; with `detail` (and `world`), as it is shown alone."""
     asked, outcome = found.request, found.outcome
     common: dict[str, Any] = {
         "id": asked.id,
@@ -356,9 +356,9 @@ def action_body(found: Standing, *, detail: bool = False, ports: Ports | None = 
         "counts": outcome.counts if outcome else {},
         "progress": found.progress,
     }
-    if not detail or ports is None:
+    if not detail or world is None:
         return Action(**common)
-    given = [("invoke", asked.requested_by, asked.requested_at), *((c.verb, c.by, c.at) for c in ports.actions.commands(asked.id))]
+    given = [("invoke", asked.requested_by, asked.requested_at), *((c.verb, c.by, c.at) for c in world.actions.commands(asked.id))]
     audit = [
         Audit(id=action_id(f"{asked.id}/{verb}/{number}", at), action_id=asked.id, command=verb, user=by, datetime=stamp(at))
         for number, (verb, by, at) in enumerate(given)
@@ -441,26 +441,26 @@ def _note(found: Standing, where: str, subject: str, kind: str, text: str, verbo
 
 
 def start(
-    name: str, given: Mapping[str, Any], ports: Ports, *, retry_of: str | None = None, kept: Mapping[str, Any] | None = None
+    name: str, given: Mapping[str, Any], world: World, *, retry_of: str | None = None, kept: Mapping[str, Any] | None = None
 ) -> ActionRequest:
     """Check, record and publish a request. Raises ApiError, Rejected and what the store, the cluster and the bus raise.
 
     `given`: target_nodes, node_filter, cluster, dry_run. `kept` is what the action answers as its parameters (else `given`).
     Where the bus does not confirm, the action ends at once as failed: asking again makes a new one, and nothing runs twice.
     """
-    now = ports.clock()
+    now = world.clock()
     try:
         asked = RelabelRequest.model_validate({**given, "name": name, "requested_by": who(), "retry_of": retry_of})
     except ValidationError as error:
         raise invalid("Invalid target_nodes parameter" if _about_nodes(error) else "Invalid parameters", error) from error
     marker = request.headers.get("X-Context-Marker", "")[:64]
-    accepted = accept(asked, str(ULID()), ports, now, parameters=dict(given) if kept is None else kept, context_marker=marker)
+    accepted = accept(asked, str(ULID()), world, now, parameters=dict(given) if kept is None else kept, context_marker=marker)
     try:
-        ports.bus.publish(RelabelRequest.TOPIC, [RelabelRequest.again(accepted).outgoing()])
+        world.bus.publish(RelabelRequest.TOPIC, [RelabelRequest.again(accepted).outgoing()])
     except BusError as error:
         message = f"the request could not be published: {error}"
         ended = ActionOutcome(result="failure", finished_at=now, revision=accepted.revision, reason="BusError", message=message)
-        ports.actions.end(accepted.id, ended)
+        world.actions.end(accepted.id, ended)
         raise
     return accepted
 
@@ -495,8 +495,8 @@ def create_action(query: CreateQuery, body: CreateAction) -> Response:
     Refused (400) without nodes, with unknown ones (each is named), for another action, without committed documents, and, for
     named nodes, while no revision has taken part in a site action. 201 says that it is recorded; it runs behind the bus.
     """
-    ports = wiring.ports()
-    accepted = start(body.name, _given(body), ports, kept=body.parameters or {})
+    world = wiring.world()
+    accepted = start(body.name, _given(body), world, kept=body.parameters or {})
     answer = action_body(Standing(accepted, None, None, "Pending"))
     answer = answer.model_copy(update={"dag_status": "SCHEDULED", "allow_intermediate_commits": query.allow_intermediate_commits})
     return send(answer, 201, {"Location": located(accepted.id)})
@@ -515,25 +515,25 @@ def located(action: str) -> str:
 )
 def list_actions(query: ListQuery) -> Response:
     """The newest actions, oldest of them first."""
-    ports = wiring.ports()
-    found = recalled(ports.actions.ids(limit=query.limit), ports)
+    world = wiring.world()
+    found = recalled(world.actions.ids(limit=query.limit), world)
     return send([action_body(each).model_dump(mode="json") for each in found])
 
 
 @routes.get("/actions/<action>", responses=answers(200, ActionDetail, 404))
 def show_action(path: ActionPath) -> Response:
     """One action: where it stands, its steps, the nodes that need a person, who commanded it."""
-    ports = wiring.ports()
-    found = remembered(path.action, ports) or standing(path.action, ports)
-    return send(action_body(found, detail=True, ports=ports))
+    world = wiring.world()
+    found = remembered(path.action, world) or standing(path.action, world)
+    return send(action_body(found, detail=True, world=world))
 
 
 @routes.get("/actions/<action>/outcome", responses=answers(200, OutcomeBody, 404))
 def show_outcome(path: ActionPath) -> Response:
     """What became of every node; while it runs, of those that are done."""
-    ports = wiring.ports()
-    found = standing(path.action, ports)
-    known = outcome_so_far(found, ports)
+    world = wiring.world()
+    found = standing(path.action, world)
+    known = outcome_so_far(found, world)
     ended = found.outcome
     return send(
         OutcomeBody(
@@ -554,9 +554,9 @@ def show_outcome(path: ActionPath) -> Response:
 @routes.get("/actions/<action>/steps/<step>", responses=answers(200, StepDetail, 404))
 def show_step(path: StepPath, query: StepQuery) -> Response:
     """One step: `plan`, `relabel_nodes` (what became of each node, and why) or `rollup`."""
-    ports = wiring.ports()
-    found = standing(path.action, ports)
-    known = outcome_so_far(found, ports)
+    world = wiring.world()
+    found = standing(path.action, world)
+    known = outcome_so_far(found, world)
     listed = [*(known.outcomes if known else ()), *(Outcome(subject=n, outcome="unchanged") for n in (known.unchanged if known else ()))]
     step = next((each for each in steps_of(found, listed) if each.id == path.step), None)
     if step is None:
@@ -589,30 +589,30 @@ def show_step(path: StepPath, query: StepQuery) -> Response:
 @routes.post("/actions/<action>/control/<verb>", responses=answers(202, ActionDetail, 404, 409))
 def control_action(path: ControlPath) -> Response:
     """`stop`, `pause`, `unpause`; `retry` starts a new action on the nodes that failed (its id and Location are answered)."""
-    ports = wiring.ports()
+    world = wiring.world()
     if path.verb not in ("stop", "pause", "unpause", "retry"):
         raise ApiError(404, "Control not supported", f"there is no control {path.verb}: stop, pause, unpause, retry")
     if path.verb == "retry":
-        again = _retry(standing(path.action, ports), ports)
-        found = standing(again.id, ports)
-        return send(action_body(found, detail=True, ports=ports), 202, {"Location": located(again.id)})
+        again = _retry(standing(path.action, world), world)
+        found = standing(again.id, world)
+        return send(action_body(found, detail=True, world=world), 202, {"Location": located(again.id)})
     try:
-        control(path.action, path.verb, who(), ports, ports.clock())
+        control(path.action, path.verb, who(), world, world.clock())
     except UnknownAction:
-        standing(path.action, ports)
+        standing(path.action, world)
     except WrongState as wrong:
         raise ApiError(409, "Invalid state", str(wrong), [Said(message=str(wrong), reason="WrongState")]) from wrong
-    return send(action_body(standing(path.action, ports), detail=True, ports=ports), 202)
+    return send(action_body(standing(path.action, world), detail=True, world=world), 202)
 
 
-def _retry(found: Standing, ports: Ports) -> ActionRequest:
+def _retry(found: Standing, world: World) -> ActionRequest:
     """The unsuccessful nodes again; all that was meant, where it ended before any node had an outcome."""
     asked, ended = found.request, found.outcome
     common = {"cluster": asked.cluster, "dry_run": asked.dry_run}
     if ended and asked.name in RELABELS and ended.unsuccessful:
-        return start("update_labels", {"target_nodes": ended.unsuccessful, **common}, ports, retry_of=asked.id)
+        return start("update_labels", {"target_nodes": ended.unsuccessful, **common}, world, retry_of=asked.id)
     if ended and asked.name in RELABELS and ended.result != "success" and not ended.counts:
         meant = {"target_nodes": asked.target_nodes, "node_filter": asked.node_filter, **common}
-        return start(asked.name, {key: value for key, value in meant.items() if value is not None}, ports, retry_of=asked.id)
+        return start(asked.name, {key: value for key, value in meant.items() if value is not None}, world, retry_of=asked.id)
     why = f"it is {found.lifecycle}" if not ended else "it is not about nodes" if asked.name not in RELABELS else "no node of it failed"
     raise ApiError(409, "Invalid state", f"action {asked.id} can't be retried: {why}")

@@ -13,12 +13,12 @@ from flask import Response, request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from werkzeug.exceptions import HTTPException
 
-from shared.domain.reading import DocumentsRefused
-from shared.domain.reading import Problem as DocumentProblem
-from shared.intake import Rejected
+from shared.domain.documents.reading import DocumentsRefused
+from shared.domain.documents.reading import Problem as DocumentProblem
+from shared.ledger.revisions import NothingStaged, UnknownRevision
 from shared.ports import BusError, ClusterError, Refused, StoreError
-from shared.revisions import NothingStaged, UnknownRevision
-from shared.wiring import SettingsError
+from shared.work.intake import Rejected
+from shared.world import SettingsError
 
 NEEDS_BODY = (413, 415)
 

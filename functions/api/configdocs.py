@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from functions.api.answers import ApiError, Status, answers, media, said_of, send, success, who
 from shared import wiring
-from shared.domain.reading import DocumentsRefused, Source
-from shared.revisions import COLLECTION, Revisions, Staged, sources_of
+from shared.domain.documents.reading import DocumentsRefused, Source
+from shared.ledger.revisions import COLLECTION, Revisions, Staged, sources_of
 
 routes = APIBlueprint("configdocs", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="configdocs", description="Shipyard's documents")])
 
@@ -98,15 +98,15 @@ def stage(path: CollectionPath, query: StageQuery) -> Response:
 
     Syntax is judged here, everything else when they are committed.
     """
-    ports = wiring.ports()
+    world = wiring.world()
     sources = _sent(path.collection)
-    kept = _buffered(ports.revisions, path.collection) if query.buffermode != "replace" else None
+    kept = _buffered(world.revisions, path.collection) if query.buffermode != "replace" else None
     if kept and query.buffermode == "rejectoncontents":
         cause = f"the buffer of {path.collection} holds {', '.join(name for name, _ in kept.files)}: commit it, or use buffermode=replace"
         raise ApiError(409, "Buffer is not empty", cause)
     sources = [*(sources_of([kept]) if kept else []), *sources]
     _must_be_yaml(sources)
-    staged = ports.revisions.stage(path.collection, sources, who(), ports.clock())
+    staged = world.revisions.stage(path.collection, sources, who(), world.clock())
     said = success(f"{len(staged.files)} file(s) staged in collection {path.collection}", "Staged; commitconfigdocs makes them count", 201)
     body = StagedBody(**dict(said), collection=path.collection, files=[name for name, _ in staged.files], digest=staged.digest)
     return send(body, 201, {"Location": f"{request.script_root}/v1.0/configdocs/{path.collection}"})
@@ -127,7 +127,7 @@ def _sent(collection: str) -> list[Source]:
 
 
 def _must_be_yaml(sources: list[Source]) -> None:
-    from shared.domain.reading import read
+    from shared.domain.documents.reading import read
 
     documents, problems = read(sources)
     if problems:
@@ -150,7 +150,7 @@ def _buffered(revisions: Revisions, collection: str) -> Staged | None:
 )
 def status() -> Response:
     """Every collection: what is committed, and what the buffer would change."""
-    revisions = wiring.ports().revisions
+    revisions = wiring.world().revisions
     newest = revisions.newest()
     committed = revisions.get(newest).about.collections if newest else {}
     buffers = revisions.buffers()
@@ -173,7 +173,7 @@ def status() -> Response:
 @routes.get("/configdocs/<collection>", responses=answers(200, media("application/x-yaml"), 404))
 def read_collection(path: CollectionPath, query: ReadQuery) -> Response:
     """The documents of a collection, as they were sent: what the buffer holds (else what is committed), or what is committed."""
-    revisions = wiring.ports().revisions
+    revisions = wiring.world().revisions
     newest = revisions.newest()
     committed = revisions.get(newest).about.collections.get(path.collection) if newest else None
     staged = _buffered(revisions, path.collection) if query.version == "buffer" else None
@@ -188,11 +188,11 @@ def read_collection(path: CollectionPath, query: ReadQuery) -> Response:
 @routes.post("/commitconfigdocs", responses=answers(200, CommittedBody, 409))
 def commit(query: CommitQuery) -> Response:
     """Validate the buffers together with what is committed, and make the next revision of them. All problems come in one answer (400)."""
-    ports = wiring.ports()
+    world = wiring.world()
     if query.dryrun:
-        number, warnings = None, _validated(ports.revisions)
+        number, warnings = None, _validated(world.revisions)
     else:
-        revision, warnings = ports.revisions.commit(who(), ports.clock())
+        revision, warnings = world.revisions.commit(who(), world.clock())
         number = revision.number
     message = f"revision {number} committed" if number else "valid; nothing committed (dryrun)"
     said = success(message, "Validation", 200, [said_of(warning, error=False) for warning in warnings])

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from shared.ledger.revisions import Revision
 from shared.ports import ObjectStore
-from shared.revisions import Revision
-from shared.wiring import Ports
+from shared.world import World
 
 if TYPE_CHECKING:
     from shared.domain.versions.profiles import Gardener
@@ -35,16 +35,16 @@ class Expiring:
     in_use: int
 
 
-def expiring(revision: Revision | None, ports: Ports, now: datetime) -> list[Expiring] | None:
+def expiring(revision: Revision | None, world: World, now: datetime) -> list[Expiring] | None:
     """What ends first comes first. None where the documents hold no profile: then there is nothing to tell about."""
     if revision is None or not (documents := revision.gardener):
         return None
     from shared.domain.versions.plans import offers_json
     from shared.domain.versions.profiles import merged_profiles
-    from shared.fleets import DocumentFleet
+    from shared.ledger.fleets import DocumentFleet
 
-    fleet = _read(revision, documents, ports)
-    clusters = list(DocumentFleet(ports.store, fleet.clusters).clusters())
+    fleet = _read(revision, documents, world)
+    clusters = list(DocumentFleet(world.store, fleet.clusters).clusters())
     found = []
     for name, profile in merged_profiles(fleet).items():
         users = [each for each in clusters if (f"{each.namespace}/" if each.own else "") + each.profile == name]
@@ -56,30 +56,30 @@ def expiring(revision: Revision | None, ports: Ports, now: datetime) -> list[Exp
     return sorted(found, key=lambda each: (each.days, each.profile, each.subject, each.version))
 
 
-def coming(revision: Revision | None, ports: Ports, now: datetime) -> list[dict[str, Any]]:
+def coming(revision: Revision | None, world: World, now: datetime) -> list[dict[str, Any]]:
     """What the next COMING days' windows will bring to the clusters of the documents, soonest first; stuck ones among them."""
     if revision is None or not (documents := revision.gardener):
         return []
-    key = (ports.store, revision.number, now.replace(minute=0, second=0, microsecond=0))
+    key = (world.store, revision.number, now.replace(minute=0, second=0, microsecond=0))
     if key not in _COMING:
         from itertools import islice
 
         from shared.domain.versions.forecast import event_json, forecast
         from shared.domain.versions.plans import Planner
-        from shared.fleets import DocumentFleet
+        from shared.ledger.fleets import DocumentFleet
 
-        fleet = _read(revision, documents, ports)
-        clusters = list(islice(DocumentFleet(ports.store, fleet.clusters).clusters(), FORECAST_CLUSTERS))
+        fleet = _read(revision, documents, world)
+        clusters = list(islice(DocumentFleet(world.store, fleet.clusters).clusters(), FORECAST_CLUSTERS))
         events = forecast(Planner(fleet), now, clusters, now + timedelta(days=COMING))
         _COMING.clear()
         _COMING[key] = [event_json(event) for event in events]
     return _COMING[key]
 
 
-def _read(revision: Revision, documents: list[Any], ports: Ports) -> Gardener:
+def _read(revision: Revision, documents: list[Any], world: World) -> Gardener:
     from shared.domain.versions.profiles import gardener
 
-    key = (ports.store, revision.number)
+    key = (world.store, revision.number)
     if key not in _READ:
         _READ.clear()
         _READ[key] = gardener(documents)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from functions.api.actions import Standing, recalled
 from shared.domain.overview import WHOLE_SITE, NotTrue, counted, not_true
-from shared.revisions import Revision
-from shared.wiring import Ports
+from shared.ledger.revisions import Revision
+from shared.world import World
 
 LISTED = 25
 """Actions to show, at least; the page shows so many."""
@@ -41,17 +41,17 @@ def speaks_of_all(found: Standing) -> bool:
     return found.request.name in WHOLE_SITE and not found.request.dry_run and bool(found.outcome and found.outcome.counts)
 
 
-def look(ports: Ports) -> Fleet:
+def look(world: World) -> Fleet:
     """Gather it: a listing, and two reads for every action not seen before."""
-    number = ports.revisions.newest()
-    revision = ports.revisions.get(number) if number else None
+    number = world.revisions.newest()
+    revision = world.revisions.get(number) if number else None
     recent: list[Standing] = []
     known, told = {*(revision.clusters if revision else {})}, set[str]()
-    newest_first = ports.actions.ids(limit=LOOKED_AT)[::-1]
+    newest_first = world.actions.ids(limit=LOOKED_AT)[::-1]
     for start in range(0, len(newest_first), LISTED):
         if told and known <= told:
             break
-        found = recalled(newest_first[start : start + LISTED], ports)
+        found = recalled(newest_first[start : start + LISTED], world)
         recent += found
         known |= {each.request.cluster for each in found}
         told |= {each.request.cluster for each in found if speaks_of_all(each)}

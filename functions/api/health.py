@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from functions.api.answers import answers, media, send
 from functions.api.fleet import Fleet, look
 from shared import telemetry, wiring
+from shared.world import World
 
 routes = APIBlueprint("health", __name__, abp_tags=[Tag(name="service", description="The service itself")])
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,25 +30,25 @@ class Health(BaseModel):
 
 def health() -> Response:
     """Alive, and the store can be read (503 where it can't)."""
-    return send(Health(status="ok", revision=wiring.ports().revisions.newest()))
+    return send(Health(status="ok", revision=wiring.world().revisions.newest()))
 
 
 def metrics() -> Response:
     """Prometheus text: this instance's counters, and what the store says of actions and nodes."""
-    ports = wiring.ports()
-    return Response(telemetry.metrics() + "\n".join([*_gauges(look(ports)), *_versions(ports)]) + "\n", content_type=TEXT)
+    world = wiring.world()
+    return Response(telemetry.metrics() + "\n".join([*_gauges(look(world)), *_versions(world)]) + "\n", content_type=TEXT)
 
 
-def _versions(ports: wiring.Ports) -> list[str]:
+def _versions(world: World) -> list[str]:
     """What runs, and how long it may: by the documents, without asking any live fleet."""
-    newest = ports.revisions.newest()
-    revision = ports.revisions.get(newest) if newest else None
+    newest = world.revisions.newest()
+    revision = world.revisions.get(newest) if newest else None
     if revision is None or not revision.gardener:
         return []
     from shared.domain.versions.notices import gauges
-    from shared.fleets import fleets_of
+    from shared.ledger.fleets import fleets_of
 
-    return list(gauges(fleets_of(ports.store, revision.gardener, {}, ports.open_fleet).view(), ports.clock()))
+    return list(gauges(fleets_of(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock()))
 
 
 def _gauges(fleet: Fleet) -> list[str]:

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 from functions.api.answers import ApiError, Said, Status, answers, send, success
 from shared import wiring
 from shared.domain.keys import SUBDOMAIN
-from shared.domain.labels import Declared, declare, diff
-from shared.domain.node_labels import asked_for, back_again, refusals
+from shared.domain.labels.policies import Declared, declare, diff
+from shared.domain.labels.requested import asked_for, back_again, refusals
 from shared.domain.outcomes import Changes
+from shared.ledger.revisions import Revision
 from shared.ports import OWNER, Cluster, Conflict, Node, NodeGone, Refused, Stale
-from shared.revisions import Revision
-from shared.wiring import Ports
+from shared.world import World
 
 routes = APIBlueprint("nodes", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="node-labels", description="Promenade's node labels")])
 
@@ -89,11 +89,11 @@ class NodeBody(BaseModel):
 class _At:
     """Where a request is about: the newest revision, the cluster, the node as it is. Raises ApiError 404."""
 
-    def __init__(self, name: str, cluster: str | None, ports: Ports) -> None:
-        number = ports.revisions.newest()
-        self.revision: Revision | None = ports.revisions.get(number) if number else None
-        self.cluster_name = cluster or ports.default_cluster(self.revision)
-        self.cluster: Cluster = ports.cluster(self.cluster_name, self.revision)
+    def __init__(self, name: str, cluster: str | None, world: World) -> None:
+        number = world.revisions.newest()
+        self.revision: Revision | None = world.revisions.get(number) if number else None
+        self.cluster_name = cluster or world.default_cluster(self.revision)
+        self.cluster: Cluster = world.cluster(self.cluster_name, self.revision)
         self.name = name
         self.node = self.read()
 
@@ -124,7 +124,7 @@ class _At:
 @routes.get("/node-labels/<node>", responses=answers(200, NodeBody, 404))
 def show_labels(path: NodePath, query: NodeQuery) -> Response:
     """A node's labels, who holds each, and what the documents declare."""
-    at = _At(path.node, query.cluster, wiring.ports())
+    at = _At(path.node, query.cluster, wiring.world())
     owners = {key: list(managers) for key, managers in sorted(at.node.owners.items())}
     carried = {key: at.node.labels[key] for key in at.owned if key in at.node.labels}
     body = NodeBody(
@@ -144,9 +144,9 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
 
     What others own and this does not name stays. A node that carries exactly this is left alone.
     """
-    ports = wiring.ports()
+    world = wiring.world()
     labels, problems = asked_for(body.model_dump())
-    at = _At(path.node, query.cluster, ports)
+    at = _At(path.node, query.cluster, world)
     problems += refusals(labels, at.revision.policies.allow_protected if at.revision else ())
     if problems:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=each, reason="InvalidLabel") for each in problems])

@@ -32,15 +32,15 @@ HEADERS = {
 @routes.get("/")
 def index() -> Response:
     """Everything at one look."""
-    ports = wiring.ports()
-    fleet, now = look(ports), ports.clock()
-    ending = expiring(fleet.revision, ports, now)
+    world = wiring.world()
+    fleet, now = look(world), world.clock()
+    ending = expiring(fleet.revision, world, now)
     return _page(
         "index.html",
         now,
         fleet=fleet,
         ending=ending,
-        next=coming(fleet.revision, ports, now),
+        next=coming(fleet.revision, world, now),
         days=COMING,
         rows=ROWS,
         listed=LISTED,
@@ -51,13 +51,13 @@ def index() -> Response:
 @routes.get("/actions/<action>")
 def action(action: str) -> Response:
     """One action: who asked for what, where it stands, what became of each node."""
-    ports = wiring.ports()
-    now = ports.clock()
+    world = wiring.world()
+    now = world.clock()
     try:
-        found = standing(action, ports)
+        found = standing(action, world)
     except ApiError as missing:
         return _page("missing.html", now, status=missing.status, cause=missing.cause, running=False)
-    known = outcome_so_far(found, ports)
+    known = outcome_so_far(found, world)
     outcomes = known.outcomes if known else []
     bad = needing_a_person(outcomes)
     return _page(
@@ -68,7 +68,7 @@ def action(action: str) -> Response:
         known=known,
         bad=bad,
         good=[outcome for outcome in outcomes if outcome.outcome not in NOT_TRUE],
-        commands=ports.actions.commands(action),
+        commands=world.actions.commands(action),
         rows=ROWS,
         running=found.moving,
     )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from functions.api.answers import answers, send, who
 from shared import wiring
-from shared.revisions import Revision, Revisions
+from shared.ledger.revisions import Revision, Revisions
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
 
@@ -77,7 +77,7 @@ def _about(revision: Revision, revisions: Revisions) -> dict[str, Any]:
 @routes.get("/revisions", responses=answers(200, RevisionList))
 def list_revisions() -> Response:
     """Every revision with its tags, and what is staged on top of the newest."""
-    revisions = wiring.ports().revisions
+    revisions = wiring.world().revisions
     every = [RevisionBody.model_validate(_about(revisions.get(number), revisions)) for number in revisions.numbers()]
     return send(RevisionList(revisions=every, staged=revisions.buffers()))
 
@@ -85,7 +85,7 @@ def list_revisions() -> Response:
 @routes.get("/revisions/<revision>", responses=answers(200, RevisionDetail, 404))
 def show_revision(path: RevisionPath) -> Response:
     """One revision: what it holds, its tags, its documents."""
-    revisions = wiring.ports().revisions
+    revisions = wiring.world().revisions
     about = _about(revisions.get(path.revision), revisions)
     texts = [FileBody(file=source.file, text=source.data.decode()) for source in revisions.sources(path.revision)]
     return send(RevisionDetail.model_validate({**about, "texts": texts}))
@@ -94,6 +94,6 @@ def show_revision(path: RevisionPath) -> Response:
 @routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 404))
 def set_tag(path: TagPath) -> Response:
     """Set a tag; `site-action-success` adopts a site that was deployed by other means. Setting it again changes nothing."""
-    ports = wiring.ports()
-    ports.revisions.tag(path.revision, path.tag, who(), ports.clock())
-    return send(RevisionBody.model_validate(_about(ports.revisions.get(path.revision), ports.revisions)), 201)
+    world = wiring.world()
+    world.revisions.tag(path.revision, path.tag, who(), world.clock())
+    return send(RevisionBody.model_validate(_about(world.revisions.get(path.revision), world.revisions)), 201)

@@ -15,10 +15,10 @@ from functions.api.actions import Standing, outcome_so_far, parameters_of, recal
 from functions.api.answers import ApiError, Said, answers, send
 from shared import wiring
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome
+from shared.domain.labels.selection import NodeFilter, select
 from shared.domain.outcomes import Outcome
-from shared.domain.selection import NodeFilter, select
-from shared.planning import candidate
-from shared.revisions import Revision, Revisions
+from shared.ledger.revisions import Revision, Revisions
+from shared.work.planning import candidate
 
 routes = APIBlueprint("tasks", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="tasks", description="Drydock's tasks and node filter")])
 
@@ -265,14 +265,14 @@ def revision_of(design_ref: str, revisions: Revisions) -> Revision:
 @routes.post("/tasks", responses=answers(201, Task, body=True))
 def create_task(body: CreateTask) -> Response:
     """Start a task. What is applied is the newest revision, also where design_ref names an older one: an old one never comes back."""
-    ports = wiring.ports()
+    world = wiring.world()
     if body.action not in ACTIONS:
         cause = f"unsupported action {body.action}: there are {', '.join(ACTIONS)}"
         raise ApiError(400, "Unsupported action", cause, [Said(message=cause, reason="UnsupportedAction")])
-    revision_of(body.design_ref, ports.revisions)
+    revision_of(body.design_ref, world.revisions)
     chosen = body.node_filter.model_dump(exclude_none=True) if body.node_filter else None
     kept = {"design_ref": body.design_ref, "node_filter": chosen}
-    accepted = start(ACTIONS[body.action], {"node_filter": chosen or EVERY_NODE}, ports, kept=kept)
+    accepted = start(ACTIONS[body.action], {"node_filter": chosen or EVERY_NODE}, world, kept=kept)
     answer = task_of(Standing(accepted, None, None, "Pending"), []).model_copy(update={"status": "requested", "node_filter": chosen})
     return send(answer, 201, {"Location": f"{request.script_root}/v1.0/tasks/{accepted.id}"})
 
@@ -285,19 +285,19 @@ def create_task(body: CreateTask) -> Response:
 )
 def list_tasks() -> Response:
     """The newest hundred, each without its nodes: GET one for what became of them."""
-    ports = wiring.ports()
-    found = recalled(ports.actions.ids(limit=100), ports)
+    world = wiring.world()
+    found = recalled(world.actions.ids(limit=100), world)
     return send([task_of(each, []).model_dump(mode="json") for each in found])
 
 
 @routes.get("/tasks/<task>", responses=answers(200, TASK_OR_LAYERS, 404))
 def show_task(path: TaskPath, query: TaskQuery) -> Response:
     """One task with its nodes rolled up, or one node's subtask."""
-    ports = wiring.ports()
+    world = wiring.world()
     action, _, node = path.task.partition(".")
-    found = standing(action, ports)
-    known = outcome_so_far(found, ports)
-    stopped = next((c.by for c in ports.actions.commands(action) if c.verb == "stop"), None)
+    found = standing(action, world)
+    known = outcome_so_far(found, world)
+    stopped = next((c.by for c in world.actions.commands(action) if c.verb == "stop"), None)
     outcomes = _all(known)
     if node:
         leaf = next((outcome for outcome in outcomes if outcome.subject == node), None)
@@ -321,8 +321,8 @@ def show_task(path: TaskPath, query: TaskQuery) -> Response:
 )
 def filter_nodes(body: FilterNodes) -> Response:
     """The names of the design's nodes that a filter means, sorted."""
-    ports = wiring.ports()
-    revision = revision_of(body.design_ref, ports.revisions)
-    cluster = ports.default_cluster(revision)
+    world = wiring.world()
+    revision = revision_of(body.design_ref, world.revisions)
+    cluster = world.default_cluster(revision)
     candidates = [candidate(node.name, node, None, revision.policies, cluster) for node in revision.nodes()]
     return send(select(body.node_filter, candidates))

@@ -12,11 +12,11 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.control import parked
 from shared.domain.outcomes import Changes, NodeTask, Outcome, held
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
 from shared.ports import ALIAS_OWNER, OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
-from shared.wiring import Ports
+from shared.work.control import parked
+from shared.world import World
 
 REREADS = 3
 """Tries at a node that changes under our hands, before it is reported as failed and retryable."""
@@ -33,38 +33,38 @@ def node_apply(event: CloudEvent) -> None:
     with telemetry.handling("node_apply", delivery) as line:
         task = NodeApply.parse(delivery.data)
         line.action, line.subject = task.action or "", f"part {task.part}"
-        line.outcome(handle(task, wiring.ports(), last=delivery.attempt >= LAST_ATTEMPT))
+        line.outcome(handle(task, wiring.world(), last=delivery.attempt >= LAST_ATTEMPT))
 
 
-def handle(task: NodeApply, ports: Ports, *, last: bool = False) -> str:
+def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
     """Apply every node of the part and publish what became of each. Raises TryAgain unless this is the last delivery."""
-    if task.action and ports.actions.stopped(task.action):
+    if task.action and world.actions.stopped(task.action):
         outcomes = [
             Outcome(subject=node.name, outcome="stopped", reason="Stopped", message="the action was stopped") for node in task.nodes
         ]
-        return _publish(task, task.revision, outcomes, ports)
-    if parked(task, ports):
+        return _publish(task, task.revision, outcomes, world)
+    if parked(task, world):
         return "parked"
     while True:
-        task = newest_truth(task, ports)
-        cluster = ports.cluster(task.cluster, ports.revisions.get(task.revision) if task.revision else None)
+        task = newest_truth(task, world)
+        cluster = world.cluster(task.cluster, world.revisions.get(task.revision) if task.revision else None)
         outcomes = cluster.spread(functools.partial(make_true, cluster=cluster), task.nodes)
         unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
         if unreachable and not last:
             raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
         # What was committed since may have been applied by others before our writes came and undid it: look once more.
-        if not task.revision or task.revision == ports.revisions.newest():
-            return _publish(task, task.revision, outcomes, ports)
+        if not task.revision or task.revision == world.revisions.newest():
+            return _publish(task, task.revision, outcomes, world)
 
 
-def newest_truth(task: NodeApply, ports: Ports) -> NodeApply:
+def newest_truth(task: NodeApply, world: World) -> NodeApply:
     """The part as the newest revision declares it: an old message never brings an old declaration back."""
-    newest = ports.revisions.newest()
+    newest = world.revisions.newest()
     if task.revision == newest or not task.revision:
         return task
-    from shared.planning import renew  # a rare path: the policies' models need not be imported for the others
+    from shared.work.planning import renew  # a rare path: the policies' models need not be imported for the others
 
-    return task.model_copy(update={"revision": newest, "nodes": renew(task, ports.revisions.get(newest), ports)})
+    return task.model_copy(update={"revision": newest, "nodes": renew(task, world.revisions.get(newest), world)})
 
 
 def make_true(task: NodeTask, cluster: Cluster) -> Outcome:
@@ -121,7 +121,7 @@ def _apply_declared(task: NodeTask, cluster: Cluster) -> tuple[Node | None, dict
 
 def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
     """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it."""
-    from shared.domain.labels import prunable  # only where a document asks for it
+    from shared.domain.labels.policies import prunable  # only where a document asks for it
 
     keys = prunable(node.labels, task.labels.keys() | (task.aliases or {}).keys(), task.keep, node.owners)
     if keys:
@@ -151,7 +151,7 @@ def _outcome(
     )
 
 
-def _publish(task: NodeApply, revision: int, outcomes: list[Outcome], ports: Ports) -> str:
+def _publish(task: NodeApply, revision: int, outcomes: list[Outcome], world: World) -> str:
     result = PartResult(action=task.action, part=task.part, revision=revision, outcomes=outcomes)
-    ports.bus.publish(PartResult.TOPIC, [result.outgoing()])
+    world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(sorted({outcome.outcome for outcome in outcomes}))

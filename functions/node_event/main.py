@@ -13,14 +13,14 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.aliases import in_force
-from shared.domain.labels import UNKNOWN_MANAGER, Policies
-from shared.domain.node_events import Ignored, NodeChange, UnreadableEvent, read_event
+from shared.domain.labels.aliases import in_force
+from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, read_event
+from shared.domain.labels.planning import Settled, Write, plan_node
+from shared.domain.labels.policies import UNKNOWN_MANAGER, Policies
 from shared.domain.nodes import Node
-from shared.domain.planning import Settled, Write, plan_node
-from shared.drift import Repairs
+from shared.ledger.repairs import Repairs
 from shared.messages import Delivery, NodeApply, Notice
-from shared.wiring import Ports
+from shared.world import World
 
 
 @functions_framework.cloud_event
@@ -40,51 +40,51 @@ def node_event(event: CloudEvent) -> None:
             line.outcome("ignored", text=change.reason)
             return
         line.subject = change.name
-        ports = wiring.ports()
-        line.outcome(handle(change, ports, ports.clock()))
+        world = wiring.world()
+        line.outcome(handle(change, world, world.clock()))
 
 
-def handle(change: NodeChange, ports: Ports, now: datetime) -> str:
+def handle(change: NodeChange, world: World, now: datetime) -> str:
     """Compare the node with what is declared for it, and ask for a write where they differ; a word on what was done."""
     if change.kind == "deleted":
         return "deleted"
-    newest = ports.revisions.newest()
-    revision = ports.revisions.get(newest) if newest else None
+    newest = world.revisions.newest()
+    revision = world.revisions.get(newest) if newest else None
     policies = revision.policies if revision else Policies()
-    name = change.cluster or ports.default_cluster(revision)
-    cluster = ports.cluster(name, revision)
+    name = change.cluster or world.default_cluster(revision)
+    cluster = world.cluster(name, revision)
     node = change.node() or cluster.node(change.name)
     if node is None:
         return "gone"
-    pairs = in_force(policies.alias_pairs, ports.server_version(name, cluster))
+    pairs = in_force(policies.alias_pairs, world.server_version(name, cluster))
     design = revision.node(node.name) if revision else None
     match plan_node(node.name, design, node, policies, name, pairs):
         case Settled(outcome=outcome):
             if outcome.outcome == "failed":
-                tell(ports, f"{name}/{node.name}/{newest}", name, node, outcome.message, now)
+                tell(world, f"{name}/{node.name}/{newest}", name, node, outcome.message, now)
             return outcome.outcome
         case Write() as write:
-            return repair(write, node, name, newest, change, ports, now)
+            return repair(write, node, name, newest, change, world, now)
 
 
-def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeChange, ports: Ports, now: datetime) -> str:
+def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeChange, world: World, now: datetime) -> str:
     """Send the write out, unless others undo ours again and again: then the node waits, and who fights is told once."""
     if write.contested or change.kind == "changed":
-        repairs = Repairs(ports.store, cluster, node.name, write)
+        repairs = Repairs(world.store, cluster, node.name, write)
         if not repairs.may(f"{node.uid}/{node.resource_version or change.resource_version}", now):
             others = write.contested or dict.fromkeys((*write.changes.set, *write.changes.remove), change.manager or UNKNOWN_MANAGER)
             who = ", ".join(f"{key} ({manager})" for key, manager in sorted(others.items()))
             text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must let go."
-            tell(ports, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)
+            tell(world, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)
             return "fought over"
     task = NodeApply(cluster=cluster, revision=revision, nodes=[write.task])
-    ports.bus.publish(NodeApply.TOPIC, [task.outgoing()])
+    world.bus.publish(NodeApply.TOPIC, [task.outgoing()])
     return "repair"
 
 
-def tell(ports: Ports, identity: str, cluster: str, node: Node, text: str, now: datetime) -> None:
+def tell(world: World, identity: str, cluster: str, node: Node, text: str, now: datetime) -> None:
     """`dev.hullmark.conflict.detected.v1`, once for one identity."""
-    if ports.store.get(f"told/{identity}.json") is not None:
+    if world.store.get(f"told/{identity}.json") is not None:
         return
     notice = Notice(
         id=f"conflict.detected/{identity}",
@@ -93,5 +93,5 @@ def tell(ports: Ports, identity: str, cluster: str, node: Node, text: str, now: 
         time=now,
         data={"cluster": cluster, "node": node.name, "message": text},
     )
-    ports.bus.publish(Notice.TOPIC, [notice.outgoing()])
-    ports.store.create(f"told/{identity}.json", b"{}")
+    world.bus.publish(Notice.TOPIC, [notice.outgoing()])
+    world.store.create(f"told/{identity}.json", b"{}")

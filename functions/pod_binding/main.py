@@ -14,8 +14,8 @@ import flask
 import functions_framework
 
 from shared import telemetry, wiring
-from shared.domain.pods import Additions, MalformedReview, Placement, answer, patch, read_review
-from shared.pod_topology import PodTopology
+from shared.domain.pods.copying import Additions, MalformedReview, Placement, answer, patch, read_review
+from shared.work.pod_topology import PodTopology
 
 LONGEST = 1.5
 """Seconds within which an answer is on its way: the manifest's timeout is 2 s."""
@@ -27,7 +27,7 @@ SHARE = 0.75
 def pod_binding(request: flask.Request) -> flask.typing.ResponseReturnValue:
     """Entry point: decode, hand over, encode."""
     started = time.monotonic()
-    topology, cluster = wiring.ports(publishes=False).pod_topology, request.path.strip("/") or "default"
+    topology, cluster = wiring.pod_topology(), request.path.strip("/") or "default"
     if request.method == "GET":
         ready = topology.ready(cluster)
         return {"ready": ready}, 200 if ready else 503

@@ -18,11 +18,11 @@ from ulid import ULID
 from shared import telemetry, wiring
 from shared.domain.actions import SWEEP, ActionRequest, Plan, action_id, split
 from shared.domain.outcomes import NodeTask, Outcome
-from shared.intake import Problem, Rejected, accept
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
-from shared.planning import Planned, plan_request
 from shared.ports import ClusterError, StoreError
-from shared.wiring import Ports
+from shared.work.intake import Problem, Rejected, accept
+from shared.work.planning import Planned, plan_request
+from shared.world import World
 
 
 @functions_framework.cloud_event
@@ -30,53 +30,53 @@ def relabel_request(event: CloudEvent) -> None:
     """Entry point: decode, hand over. What can't be read or must be refused is told once, not delivered again."""
     delivery = Delivery.from_event(event)
     with telemetry.handling("relabel_request", delivery) as line:
-        ports = wiring.ports()
-        now = ports.clock()
+        world = wiring.world()
+        now = world.clock()
         try:
             request = RelabelRequest.parse(delivery.data)
             action = request.action or delivery.action_id(now)
             line.action, line.subject = action, request.name
-            line.outcome(handle(request, action, ports, now, last=delivery.attempt >= LAST_ATTEMPT))
+            line.outcome(handle(request, action, world, now, last=delivery.attempt >= LAST_ATTEMPT))
         except Malformed as malformed:
-            line.outcome(refuse(delivery, [Problem("Malformed", str(malformed))], ports, now), reason=str(malformed))
+            line.outcome(refuse(delivery, [Problem("Malformed", str(malformed))], world, now), reason=str(malformed))
         except Rejected as rejected:
-            line.outcome(refuse(delivery, rejected.problems, ports, now), reason=str(rejected))
+            line.outcome(refuse(delivery, rejected.problems, world, now), reason=str(rejected))
 
 
-def handle(request: RelabelRequest, action: str, ports: Ports, now: datetime, *, last: bool = False) -> str:
+def handle(request: RelabelRequest, action: str, world: World, now: datetime, *, last: bool = False) -> str:
     """Accept, plan and send out. Delivered again, it goes on with the plan that was made first.
 
     Raises what the cluster or the store raised, unless that is final or this is the last delivery: then the action ends with the cause.
     """
-    if several := fan_out(request, action, ports):
+    if several := fan_out(request, action, world):
         return several
-    accepted = accept(request, action, ports, now)
-    if ports.actions.outcome(action):
+    accepted = accept(request, action, world, now)
+    if world.actions.outcome(action):
         return "ended already"
-    plan = ports.actions.plan(action)
+    plan = world.actions.plan(action)
     try:
-        planned = plan_request(accepted, ports, only=None if plan is None else [name for part in plan.parts for name in part])
+        planned = plan_request(accepted, world, only=None if plan is None else [name for part in plan.parts for name in part])
     except (ClusterError, StoreError) as error:
         if plan or (error.retryable and not last):
             raise
         plan, planned = unplanned(accepted, error, now), Planned(accepted.revision)
     else:
         plan = plan or make_plan(accepted, planned, now)
-    plan = ports.actions.settle_plan(action, plan)
-    return send(accepted, plan, {task.name: task for task in planned.tasks}, ports)
+    plan = world.actions.settle_plan(action, plan)
+    return send(accepted, plan, {task.name: task for task in planned.tasks}, world)
 
 
-def fan_out(request: RelabelRequest, action: str, ports: Ports) -> str:
+def fan_out(request: RelabelRequest, action: str, world: World) -> str:
     """A sweep that names no cluster means every one: where the documents declare several, one request for each. Empty for all others."""
-    if request.name != SWEEP or request.cluster or ports.settings.cluster:
+    if request.name != SWEEP or request.cluster or world.settings.cluster:
         return ""
-    newest = ports.revisions.newest()
-    declared = sorted(ports.revisions.get(newest).clusters) if newest else []
+    newest = world.revisions.newest()
+    declared = sorted(world.revisions.get(newest).clusters) if newest else []
     if len(declared) < 2:
         return ""
     began = ULID.from_str(action).datetime
     each = [request.model_copy(update={"cluster": name, "action": action_id(f"{action}/{name}", began)}) for name in declared]
-    ports.bus.publish(RelabelRequest.TOPIC, [message.outgoing() for message in each])
+    world.bus.publish(RelabelRequest.TOPIC, [message.outgoing() for message in each])
     return f"{len(each)} clusters"
 
 
@@ -98,9 +98,9 @@ def unplanned(request: ActionRequest, error: ClusterError | StoreError, now: dat
     return Plan(revision=request.revision, planned_at=now, parts=[], settled=failed, reason=error.reason, message=str(error))
 
 
-def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: Ports) -> str:
+def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: World) -> str:
     """Publish every part that has no result yet, or an empty result that lets the action end where every part has one."""
-    done = ports.actions.recorded(request.id)
+    done = world.actions.recorded(request.id)
     messages = [
         NodeApply(
             action=request.id,
@@ -114,13 +114,13 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], ports: 
     ]
     if not messages:
         nothing = PartResult(action=request.id, revision=plan.revision)
-        ports.bus.publish(PartResult.TOPIC, [nothing.outgoing()])
+        world.bus.publish(PartResult.TOPIC, [nothing.outgoing()])
         return "nothing to apply"
-    ports.bus.publish(NodeApply.TOPIC, messages)
+    world.bus.publish(NodeApply.TOPIC, messages)
     return f"{len(messages)} parts"
 
 
-def refuse(delivery: Delivery, problems: tuple[Problem, ...] | list[Problem], ports: Ports, now: datetime) -> str:
+def refuse(delivery: Delivery, problems: tuple[Problem, ...] | list[Problem], world: World, now: datetime) -> str:
     """Tell that a request was refused, and why. An action that was accepted before stays as it is."""
     notice = Notice(
         id=f"request.refused/{delivery.id}",
@@ -132,5 +132,5 @@ def refuse(delivery: Delivery, problems: tuple[Problem, ...] | list[Problem], po
             "request": delivery.data.decode(errors="replace")[:2000],
         },
     )
-    ports.bus.publish(Notice.TOPIC, [notice.outgoing()])
+    world.bus.publish(Notice.TOPIC, [notice.outgoing()])
     return "refused"

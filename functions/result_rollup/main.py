@@ -14,12 +14,12 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.actions import SITE_ACTION, finished_notice
 from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude
 from shared.domain.outcomes import Outcome
+from shared.ledger.actions import SITE_ACTION, finished_notice
 from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
 from shared.ports import StoreError
-from shared.wiring import Ports
+from shared.world import World
 
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
 SITE_TAGS = {True: "site-action-success", False: "site-action-failure"}
@@ -30,31 +30,31 @@ def result_rollup(event: CloudEvent) -> None:
     """Entry point: decode by topic, hand over."""
     delivery = Delivery.from_event(event)
     with telemetry.handling("result_rollup", delivery) as line:
-        ports = wiring.ports()
-        now = ports.clock()
+        world = wiring.world()
+        now = world.clock()
         if SOURCE in delivery.attributes:
-            line.outcome(bury(delivery, ports, now))
+            line.outcome(bury(delivery, world, now))
         elif delivery.topic == DeadlineCheck.TOPIC:
-            line.outcome(sweep(ports, now))
+            line.outcome(sweep(world, now))
         else:
             result = PartResult.parse(delivery.data)
             line.action, line.subject = result.action or "", f"part {result.part}"
-            line.outcome(handle(result, ports, now) if result.action else tell_failures(result, delivery.id, ports, now))
+            line.outcome(handle(result, world, now) if result.action else tell_failures(result, delivery.id, world, now))
 
 
-def handle(result: PartResult, ports: Ports, now: datetime) -> str:
+def handle(result: PartResult, world: World, now: datetime) -> str:
     """Keep one part's outcomes; when it was the last one, end the action."""
     if result.action is None:
         return "of no action"
-    ports.actions.record(result)
-    outcome = ports.actions.outcome(result.action) or ports.actions.close_if_complete(result.action, now)
+    world.actions.record(result)
+    outcome = world.actions.outcome(result.action) or world.actions.close_if_complete(result.action, now)
     if outcome is None:
         return "recorded"
-    announce(result.action, outcome, ports)
+    announce(result.action, outcome, world)
     return outcome.result
 
 
-def tell_failures(result: PartResult, message: str, ports: Ports, now: datetime) -> str:
+def tell_failures(result: PartResult, message: str, world: World, now: datetime) -> str:
     """Work that no action asked for (cluster events) has nobody who waits for it: what failed becomes a notice."""
     failed = [outcome for outcome in result.outcomes if outcome.outcome == "failed"]
     if failed:
@@ -65,30 +65,30 @@ def tell_failures(result: PartResult, message: str, ports: Ports, now: datetime)
             time=now,
             data={"revision": result.revision, "failed": [outcome.model_dump(exclude_none=True) for outcome in failed]},
         )
-        ports.bus.publish(Notice.TOPIC, [notice.outgoing()])
+        world.bus.publish(Notice.TOPIC, [notice.outgoing()])
     return f"{len(failed)} failed" if failed else "of no action"
 
 
-def announce(action: str, outcome: ActionOutcome, ports: Ports) -> None:
+def announce(action: str, outcome: ActionOutcome, world: World) -> None:
     """Tag the revision of a site action and publish the notice. Repeated until it is known to be out; readers drop repeats by id."""
-    request = None if ports.actions.announced(action) else ports.actions.find(action)
+    request = None if world.actions.announced(action) else world.actions.find(action)
     if request:
         if request.name == SITE_ACTION and not request.dry_run and outcome.revision:
-            ports.revisions.tag(outcome.revision, SITE_TAGS[outcome.result == "success"], request.requested_by, outcome.finished_at)
-        ports.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
-    ports.actions.mark_announced(action)
+            world.revisions.tag(outcome.revision, SITE_TAGS[outcome.result == "success"], request.requested_by, outcome.finished_at)
+        world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
+    world.actions.mark_announced(action)
 
 
-def sweep(ports: Ports, now: datetime) -> str:
+def sweep(world: World, now: datetime) -> str:
     """End what is overdue, and announce what ended without its notice getting out. An action whose records can't be read
     does not keep the others from ending; it is raised once they have.
     """
     ended, unreadable = 0, list[Exception]()
-    for action in ports.actions.open():
+    for action in world.actions.open():
         try:
-            outcome = ports.actions.outcome(action) or ports.actions.close_if_complete(action, now) or ports.actions.expire(action, now)
+            outcome = world.actions.outcome(action) or world.actions.close_if_complete(action, now) or world.actions.expire(action, now)
             if outcome:
-                announce(action, outcome, ports)
+                announce(action, outcome, world)
                 ended += 1
         except (StoreError, Malformed) as error:
             unreadable.append(error)
@@ -97,7 +97,7 @@ def sweep(ports: Ports, now: datetime) -> str:
     return f"{ended} ended"
 
 
-def bury(delivery: Delivery, ports: Ports, now: datetime) -> str:
+def bury(delivery: Delivery, world: World, now: datetime) -> str:
     """Make a message that its function would not take into recorded failures that a person can read."""
     count = delivery.attributes.get("CloudPubSubDeadLetterSourceDeliveryCount", "several")
     cause = f"given up after {count} deliveries; the function's log says why"
@@ -107,7 +107,7 @@ def bury(delivery: Delivery, ports: Ports, now: datetime) -> str:
             delivery.attributes.get("type", ""), _bury_request if "relabel-requests" in delivery.attributes[SOURCE] else None
         )
         if reader:
-            return reader(delivery, cause, ports, now)
+            return reader(delivery, cause, world, now)
     except Malformed as malformed:
         cause = f"{cause}; {malformed}"
     lost = Notice(
@@ -117,39 +117,39 @@ def bury(delivery: Delivery, ports: Ports, now: datetime) -> str:
         time=now,
         data={"message": cause, "body": delivery.data.decode(errors="replace")[:2000]},
     )
-    ports.bus.publish(Notice.TOPIC, [lost.outgoing()])
+    world.bus.publish(Notice.TOPIC, [lost.outgoing()])
     return "lost"
 
 
-def _bury_part(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
+def _bury_part(delivery: Delivery, cause: str, world: World, now: datetime) -> str:
     task = NodeApply.parse(delivery.data)
     outcomes = [_lost(node.name, cause) for node in task.nodes]
-    return handle(PartResult(action=task.action, part=task.part, revision=task.revision, outcomes=outcomes), ports, now)
+    return handle(PartResult(action=task.action, part=task.part, revision=task.revision, outcomes=outcomes), world, now)
 
 
-def _bury_update(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
+def _bury_update(delivery: Delivery, cause: str, world: World, now: datetime) -> str:
     task = VersionUpdate.parse(delivery.data)
     outcomes = [_lost(f"{each.component}/{each.subject}", cause) for each in task.updates]
-    return handle(PartResult(action=task.action, part=task.part, outcomes=outcomes), ports, now)
+    return handle(PartResult(action=task.action, part=task.part, outcomes=outcomes), world, now)
 
 
-def _bury_result(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
-    return handle(PartResult.parse(delivery.data), ports, now)
+def _bury_result(delivery: Delivery, cause: str, world: World, now: datetime) -> str:
+    return handle(PartResult.parse(delivery.data), world, now)
 
 
-def _bury_request(delivery: Delivery, cause: str, ports: Ports, now: datetime) -> str:
+def _bury_request(delivery: Delivery, cause: str, world: World, now: datetime) -> str:
     request = RelabelRequest.parse(delivery.data)
-    accepted = ports.actions.find(request.action or delivery.action_id(now))
+    accepted = world.actions.find(request.action or delivery.action_id(now))
     if accepted is None:
         raise Malformed("no action was accepted from it")
-    ended = ports.actions.end(accepted.id, _given_up(accepted, cause, ports, now))
-    announce(accepted.id, ended, ports)
+    ended = world.actions.end(accepted.id, _given_up(accepted, cause, world, now))
+    announce(accepted.id, ended, world)
     return ended.result
 
 
-def _given_up(request: ActionRequest, cause: str, ports: Ports, now: datetime) -> ActionOutcome:
-    plan = ports.actions.plan(request.id) or Plan(revision=request.revision, planned_at=now, parts=[request.target_nodes or []])
-    told = ports.actions.part_outcomes(request.id)
+def _given_up(request: ActionRequest, cause: str, world: World, now: datetime) -> ActionOutcome:
+    plan = world.actions.plan(request.id) or Plan(revision=request.revision, planned_at=now, parts=[request.target_nodes or []])
+    told = world.actions.part_outcomes(request.id)
     lost = {number: told.get(number) or [_lost(name, cause) for name in names] for number, names in enumerate(plan.parts, 1)}
     ended = conclude(plan, lost, now)
     result = ended.result if ended.outcomes and ended.result != "success" else "failure"

@@ -14,14 +14,14 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.control import parked
 from shared.domain.outcomes import Outcome
 from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.reasons import REASONS
 from shared.domain.versions.semver import InvalidVersion, parse
 from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, VersionUpdate
 from shared.ports import ClusterError, Fleet, Stale, Unavailable
-from shared.wiring import Ports
+from shared.work.control import parked
+from shared.world import World
 
 BUSY = "UpdateRunning"
 NOTICES = {"changed": "version.updated", "failed": "version.failed", "skipped": "update.skipped", "missing": "version.failed"}
@@ -38,21 +38,21 @@ def version_apply(event: CloudEvent) -> None:
     with telemetry.handling("version_apply", delivery) as line:
         task = VersionUpdate.parse(delivery.data)
         line.action, line.subject = task.action, task.cluster
-        ports = wiring.ports()
-        line.outcome(handle(task, ports, ports.clock(), last=delivery.attempt >= LAST_ATTEMPT))
+        world = wiring.world()
+        line.outcome(handle(task, world, world.clock(), last=delivery.attempt >= LAST_ATTEMPT))
 
 
-def handle(task: VersionUpdate, ports: Ports, now: datetime, *, last: bool = False) -> str:
+def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = False) -> str:
     """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery."""
     steps = [Step(each.component, each.subject, each.from_, each.to, each.image) for each in task.updates]
     steps.sort(key=lambda step: step.rank)
-    if task.part in ports.actions.recorded(task.action):
+    if task.part in world.actions.recorded(task.action):
         return "done before"
-    if not ports.actions.stopped(task.action) and parked(task, ports):
+    if not world.actions.stopped(task.action) and parked(task, world):
         return "parked"
-    newest = ports.revisions.newest()
-    found = ports.fleets(ports.revisions.get(newest) if newest else None).find(task.cluster)
-    if ports.actions.stopped(task.action):
+    newest = world.revisions.newest()
+    found = world.fleets(world.revisions.get(newest) if newest else None).find(task.cluster)
+    if world.actions.stopped(task.action):
         outcomes = [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps]
     elif found is None:
         outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {task.cluster}") for step in steps]
@@ -66,8 +66,8 @@ def handle(task: VersionUpdate, ports: Ports, now: datetime, *, last: bool = Fal
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
     result = PartResult(action=task.action, part=task.part, revision=newest, outcomes=outcomes)
-    ports.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
-    ports.bus.publish(PartResult.TOPIC, [result.outgoing()])
+    world.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
+    world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
 
 

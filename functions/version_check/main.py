@@ -16,14 +16,14 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.actions import deadline
 from shared.domain.actions import VERSION_ACTION, ActionRequest, Plan, action_id
 from shared.domain.versions.clusters import Step
 from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.notices import Due, due
 from shared.domain.versions.plans import ClusterPlan, Planner, updates_of
+from shared.ledger.actions import deadline
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
-from shared.wiring import Ports
+from shared.world import World
 
 SENT = "notices/versions/"
 """Where the store remembers which notices are out."""
@@ -41,17 +41,17 @@ def version_check(event: CloudEvent) -> None:
         except Malformed as malformed:
             line.outcome("refused", reason=str(malformed))
             return
-        ports = wiring.ports()
-        line.outcome(handle(check, ports, ports.clock()))
+        world = wiring.world()
+        line.outcome(handle(check, world, world.clock()))
 
 
-def handle(check: VersionCheck, ports: Ports, now: datetime) -> str:
+def handle(check: VersionCheck, world: World, now: datetime) -> str:
     """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it."""
-    newest = ports.revisions.newest()
-    revision = ports.revisions.get(newest) if newest else None
-    fleets = ports.fleets(revision)
+    newest = world.revisions.newest()
+    revision = world.revisions.get(newest) if newest else None
+    fleets = world.fleets(revision)
     planner = Planner(fleets.view())
-    told = {key.removeprefix(SENT) for key in ports.store.keys(SENT)}
+    told = {key.removeprefix(SENT) for key in world.store.keys(SENT)}
     tally: Counter[str] = Counter()
     updates: list[VersionUpdate] = []
     fresh: list[Due] = []
@@ -61,27 +61,27 @@ def handle(check: VersionCheck, ports: Ports, now: datetime) -> str:
             timeline = planner.timeline(plan.cluster)
             found = due(plan, timeline.profile if timeline else None, now)
             fresh += [each for each in found if mark(each) not in told]
-        update, outcome = issue(check, plan, ports, newest, now)
+        update, outcome = issue(check, plan, world, newest, now)
         tally[outcome] += 1
         if update is not None:
             updates.append(update)
         if len(updates) + len(fresh) >= BATCH:
-            tally["notices"] += send(updates, fresh, ports, now)
-    tally["notices"] += send(updates, fresh, ports, now)
+            tally["notices"] += send(updates, fresh, world, now)
+    tally["notices"] += send(updates, fresh, world, now)
     tally["unreachable"] += len(fleets.unreachable)
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"
 
 
-def send(updates: list[VersionUpdate], fresh: list[Due], ports: Ports, now: datetime) -> int:
+def send(updates: list[VersionUpdate], fresh: list[Due], world: World, now: datetime) -> int:
     """Publish what is collected, and begin anew. How many notices: each is told once, marked when it is confirmed."""
     count = len(fresh)
     if updates:
-        ports.bus.publish(VersionUpdate.TOPIC, [update.outgoing() for update in updates])
+        world.bus.publish(VersionUpdate.TOPIC, [update.outgoing() for update in updates])
     if fresh:
         notices = [Notice(id=each.key, type=each.type, subject=each.subject, time=now, data=each.data) for each in fresh]
-        ports.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
+        world.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
         for each in fresh:
-            ports.store.create(SENT + mark(each), each.key.encode())
+            world.store.create(SENT + mark(each), each.key.encode())
     updates.clear()
     fresh.clear()
     return count
@@ -92,7 +92,7 @@ def mark(notice: Due) -> str:
     return hashlib.sha256(notice.key.encode()).hexdigest()[:40]
 
 
-def issue(check: VersionCheck, plan: ClusterPlan, ports: Ports, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
+def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
     """The update that one cluster is due, recorded as an action; and what came of looking."""
     pending = updates_of(plan.decisions)
     if not pending:
@@ -103,12 +103,12 @@ def issue(check: VersionCheck, plan: ClusterPlan, ports: Ports, revision: int, n
         return None, "would be updated"
     steps = in_order(pending)
     for action in attempts(plan, steps, now):
-        known = ports.actions.find(action)
+        known = world.actions.find(action)
         if known is None:
-            return accept(check, plan, steps, action, ports, revision, now), "to update"
-        outcome = ports.actions.outcome(action)
+            return accept(check, plan, steps, action, world, revision, now), "to update"
+        outcome = world.actions.outcome(action)
         if outcome is None:  # running, or its message was lost after it was recorded: the same message again does no harm
-            return message(check, plan, again(steps, ports.actions.plan(action)), action), "being updated"
+            return message(check, plan, again(steps, world.actions.plan(action)), action), "being updated"
         unfinished = {told.subject for told in outcome.outcomes if told.retryable}
         steps = [step for step in steps if step.key in unfinished]
         if not steps:
@@ -145,7 +145,7 @@ def again(steps: list[Step], plan: Plan | None) -> list[Step]:
 
 
 def accept(
-    check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: str, ports: Ports, revision: int, now: datetime
+    check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: str, world: World, revision: int, now: datetime
 ) -> VersionUpdate:
     """Record the action and its plan, then make its message."""
     request = ActionRequest(
@@ -155,11 +155,11 @@ def accept(
         revision=revision,
         requested_by="version_check",
         requested_at=now,
-        deadline=deadline(now, ports.settings.action_seconds),
+        deadline=deadline(now, world.settings.action_seconds),
         parameters={"force_window": check.force_window},
     )
-    ports.actions.accept(request)
-    ports.actions.settle_plan(action, Plan(revision=revision, planned_at=now, parts=[[step.key for step in steps]]))
+    world.actions.accept(request)
+    world.actions.settle_plan(action, Plan(revision=revision, planned_at=now, parts=[[step.key for step in steps]]))
     return message(check, plan, steps, action)
 
 

@@ -11,7 +11,7 @@ from local.cli.cloud import embedded
 from local.cli.inputs import now_option, who
 from local.cli.output import Failure, emit, grid, output_option
 from local.cli.relabel import answer_of, exit_code, run, told
-from shared.actions import Actions, UnknownAction, WrongState
+from shared.ledger.actions import Actions, UnknownAction, WrongState
 from shared.messages import RelabelRequest
 
 
@@ -25,7 +25,7 @@ def actions() -> None:
 @output_option
 def list_actions(limit: int, form: str) -> None:
     """The newest actions."""
-    ledger = embedded().ports.actions
+    ledger = embedded().world.actions
     rows = [_row(ledger, action) for action in ledger.ids(limit=limit) if ledger.find(action)]
     columns = ("id", "name", "cluster", "lifecycle", "result", "requested_by", "requested_at")
     emit(
@@ -55,7 +55,7 @@ def _row(ledger: Actions, action: str) -> dict[str, Any]:
 def show(action: str, form: str) -> None:
     """One action with the outcome of every node."""
     _known(action)
-    ledger = embedded().ports.actions
+    ledger = embedded().world.actions
     answer = answer_of(action, ledger) | _row(ledger, action)
     emit(form, answer, lambda: [grid(("field", "value"), [(k, str(v or "")) for k, v in _row(ledger, action).items()]), *told(answer)])
 
@@ -67,7 +67,7 @@ def watch(action: str, form: str) -> int:
     """Wait for an action to end; one that an earlier process left open goes on."""
     _known(action)
     cloud = embedded()
-    answer = run(cloud, action, resume=cloud.ports.actions.outcome(action) is None)
+    answer = run(cloud, action, resume=cloud.world.actions.outcome(action) is None)
     emit(form, answer, lambda: told(answer))
     return exit_code(answer)
 
@@ -86,7 +86,7 @@ def stop(action: str, now: Any, form: str) -> None:
         raise Failure("WrongState", str(wrong)) from wrong
     cloud.resume(action)
     cloud.drain()
-    emit(form, _row(cloud.ports.actions, action), lambda: [f"action {action}: stop asked for"])
+    emit(form, _row(cloud.world.actions, action), lambda: [f"action {action}: stop asked for"])
 
 
 @actions.command()
@@ -96,11 +96,11 @@ def retry(action: str, form: str) -> int:
     """A new action on the nodes of this one that failed."""
     _known(action)
     cloud = embedded()
-    outcome = cloud.ports.actions.outcome(action)
+    outcome = cloud.world.actions.outcome(action)
     if outcome is None or not outcome.unsuccessful:
-        state = cloud.ports.actions.lifecycle(action)
+        state = cloud.world.actions.lifecycle(action)
         raise Failure("WrongState", f"action {action} is {state} and has no failed node to retry")
-    request = cloud.ports.actions.request(action)
+    request = cloud.world.actions.request(action)
     again = RelabelRequest(
         action=str(ULID()), cluster=request.cluster, target_nodes=outcome.unsuccessful, requested_by=who(), retry_of=action
     )
@@ -111,6 +111,6 @@ def retry(action: str, form: str) -> int:
 
 def _known(action: str) -> None:
     try:
-        embedded().ports.actions.request(action)
+        embedded().world.actions.request(action)
     except UnknownAction as unknown:
         raise Failure("UnknownAction", f"{unknown}; `hullmark actions list` shows those there are") from unknown

@@ -19,18 +19,18 @@ import urllib3
 
 from local.cli.output import Failure
 from shared import wiring
-from shared.actions import Actions, UnknownAction, WrongState
 from shared.domain.actions import ActionOutcome, ActionRequest, Lifecycle, Plan
-from shared.domain.design import DesignNode
-from shared.domain.labels import Policies
-from shared.domain.reading import DocumentsRefused, Problem, Source
+from shared.domain.documents.design import DesignNode
+from shared.domain.documents.reading import DocumentsRefused, Problem, Source
+from shared.domain.labels.policies import Policies
 from shared.domain.site import Site, load
-from shared.intake import Problem as Refusal
-from shared.intake import Rejected
+from shared.ledger.actions import Actions, UnknownAction, WrongState
+from shared.ledger.revisions import Committed, NothingStaged, Revision, Revisions, Staged, UnknownRevision
 from shared.messages import Outgoing, RelabelRequest
 from shared.ports import BusError
-from shared.revisions import Committed, NothingStaged, Revision, Revisions, Staged, UnknownRevision
-from shared.wiring import Settings
+from shared.work.intake import Problem as Refusal
+from shared.work.intake import Rejected
+from shared.world import Settings
 
 TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
 POLL = (0.2, 2.0)
@@ -238,9 +238,9 @@ class Remote:
     def __init__(self, server: str) -> None:
         self._http = Http(server)
         self._watched = ""
-        self.ports = wiring.build(Settings.from_environment().model_copy(update={"store": "memory:"}), self)
-        self.ports.actions = RemoteActions(self._http)
-        self.ports.revisions = RemoteRevisions(self._http)
+        self.world = wiring.build(Settings.from_environment().model_copy(update={"store": "memory:"}), self)
+        self.world.actions = RemoteActions(self._http)
+        self.world.revisions = RemoteRevisions(self._http)
 
     def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
         """The bus is the server's. Raises BusError."""
@@ -268,6 +268,6 @@ class Remote:
     def drain(self) -> None:
         """Look at the watched action until it has ended."""
         wait = POLL[0]
-        while self._watched and self.ports.actions.lifecycle(self._watched) not in ("Complete", "Failed"):
+        while self._watched and self.world.actions.lifecycle(self._watched) not in ("Complete", "Failed"):
             time.sleep(wait)
             wait = min(wait * 1.5, POLL[1])

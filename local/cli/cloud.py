@@ -10,7 +10,7 @@ from typing import Protocol
 
 from shared import telemetry
 from shared.messages import RelabelRequest
-from shared.wiring import Ports, Settings
+from shared.world import Settings, World
 
 SERVER = "HULLMARK_SERVER"
 
@@ -18,7 +18,7 @@ SERVER = "HULLMARK_SERVER"
 class Working(Protocol):
     """The few things that commands need of either."""
 
-    ports: Ports
+    world: World
 
     def submit(self, request: RelabelRequest) -> str:
         """Check, record and start a request; the action's id. Raises Rejected."""
@@ -49,6 +49,6 @@ def embedded() -> Working:
         from local.cli.client import Remote
 
         return Remote(os.environ[SERVER])
-    from local.runner import Cloud
+    from local.cloud.embedded import Cloud
 
     return Cloud(Settings.from_environment())

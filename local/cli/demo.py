@@ -94,7 +94,7 @@ def shortened(text: str, lines: int) -> list[str]:
 def show_labels(name: str) -> None:
     """A node's labels as the cluster has them, with who holds each."""
     cloud = embedded()
-    node = cloud.ports.cluster("default", None).node(name)
+    node = cloud.world.cluster("default", None).node(name)
     if node is None:
         raise click.ClickException(f"the demo's cluster has no node {name}")
     for key, value in sorted(node.labels.items()):

@@ -13,9 +13,9 @@ import click
 from local.cli.cloud import embedded
 from local.cli.inputs import documents_option, now_option, read_files, who
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
-from shared.domain.reading import Problem, Source
+from shared.domain.documents.reading import Problem, Source
 from shared.domain.site import check, load
-from shared.revisions import COLLECTION, DEFAULT_COLLECTION, NothingStaged, Revision, UnknownRevision
+from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, NothingStaged, Revision, UnknownRevision
 
 
 @click.command()
@@ -61,7 +61,7 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
     sources = read_files(files)
     if not sources:
         raise Failure("Usage", "nothing to stage: give -f FILE, a folder, or - for standard input")
-    staged = embedded().ports.revisions.stage(collection, sources, who(), now)
+    staged = embedded().world.revisions.stage(collection, sources, who(), now)
     answer = {"collection": collection, "files": [file for file, _ in staged.files], "digest": staged.digest}
     emit(
         form,
@@ -76,7 +76,7 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
 def commit(now: datetime, form: str) -> None:
     """Validate everything and make the next revision of it."""
     try:
-        revision, warnings = embedded().ports.revisions.commit(who(), now)
+        revision, warnings = embedded().world.revisions.commit(who(), now)
     except NothingStaged as nothing:
         raise Failure("NothingStaged", str(nothing)) from nothing
     for line in problem_lines(map(problem_json, warnings)):
@@ -88,7 +88,7 @@ def commit(now: datetime, form: str) -> None:
 @output_option
 def list_revisions(form: str) -> None:
     """Every revision, and what is staged on top of the newest."""
-    revisions = embedded().ports.revisions
+    revisions = embedded().world.revisions
     every = [revisions.get(number) for number in revisions.numbers()]
     buffers = sorted(revisions.buffers())
     answer = {"revisions": [_about(revision) | {"tags": revisions.tags(revision.number)} for revision in every], "staged": buffers}
@@ -110,9 +110,9 @@ def _listing(answer: dict[str, Any]) -> Iterable[Any]:
 def show(number: int, form: str) -> None:
     """One revision: what it holds, its tags, its documents."""
     revision = _revision(number)
-    sources = embedded().ports.revisions.sources(number)
+    sources = embedded().world.revisions.sources(number)
     answer = _about(revision) | {
-        "tags": embedded().ports.revisions.tags(number),
+        "tags": embedded().world.revisions.tags(number),
         "files": [{"file": source.file, "text": source.data.decode()} for source in sources],
     }
     emit(form, answer, lambda: _texts(sources))
@@ -131,7 +131,7 @@ def _texts(sources: Iterable[Source]) -> Iterable[str]:
 def diff(older: int, newer: int, form: str) -> None:
     """What changes between two revisions: the text, and the labels of the nodes that they name."""
     _revision(older), _revision(newer)
-    texts = {number: {s.file: s.data.decode() for s in embedded().ports.revisions.sources(number)} for number in (older, newer)}
+    texts = {number: {s.file: s.data.decode() for s in embedded().world.revisions.sources(number)} for number in (older, newer)}
     lines = [
         line
         for file in sorted({*texts[older], *texts[newer]})
@@ -160,19 +160,19 @@ def diff(older: int, newer: int, form: str) -> None:
 def tag(number: int, tag: str, now: datetime, form: str) -> None:
     """Set a tag on a revision; `site-action-success` adopts a site that was deployed by other means."""
     _revision(number)
-    revisions = embedded().ports.revisions
+    revisions = embedded().world.revisions
     revisions.tag(number, tag, who(), now)
     emit(form, {"number": number, "tags": revisions.tags(number)}, lambda: [f"revision {number}: {', '.join(revisions.tags(number))}"])
 
 
 def _labels(number: int) -> dict[str, Any]:
-    site = load(embedded().ports.revisions.sources(number))
+    site = load(embedded().world.revisions.sources(number))
     return {name: node["labels"] for name, node in site.effective().items()}
 
 
 def _revision(number: int) -> Revision:
     try:
-        return embedded().ports.revisions.get(number)
+        return embedded().world.revisions.get(number)
     except UnknownRevision as unknown:
         raise Failure("UnknownRevision", str(unknown)) from unknown
 

@@ -9,13 +9,13 @@ import sys
 import click
 
 from local.cli.output import Failure, talk
-from local.forwarder import Forwarder
+from local.cloud.forwarder import Forwarder
 from shared import telemetry
 from shared.adapters import kubeconfig
 from shared.adapters.apiserver import ApiServer, Login
 from shared.adapters.kubernetes_watch import NodeWatch
 from shared.ports import Bus
-from shared.wiring import Settings, access_from_url
+from shared.world import Settings, access_from_url
 
 
 @click.group()
@@ -70,7 +70,7 @@ def _bus(settings: Settings) -> Bus:
         from shared.adapters.pubsub import open_bus
 
         return open_bus(settings.project, settings.topic_prefix, settings.publisher)
-    from local.runner import Cloud
+    from local.cloud.embedded import Cloud
 
     telemetry.write_to(None)  # the functions' lines; stdout is for data
     cloud = Cloud(settings)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from local.cli.output import Failure
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
 
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -33,7 +33,8 @@ def now_option(command: F) -> F:
 
 def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
     if value is None:
-        from shared.wiring import Settings, clock_from
+        from shared.wiring import clock_from
+        from shared.world import Settings
 
         return clock_from(Settings.from_environment())()
     try:
@@ -70,8 +71,8 @@ def read_value(name: str) -> Any:
     """The one value of a YAML or JSON file, read as documents are (`yes` is text); None for an empty one. Raises Failure, and
     DocumentsRefused with every flaw.
     """
-    from shared.domain.parsing import values
-    from shared.domain.reading import DocumentsRefused, Problem, path_text
+    from shared.domain.documents.parsing import values
+    from shared.domain.documents.reading import DocumentsRefused, Problem, path_text
 
     found = list(values(read_bytes(name)))
     flaws = [Problem(name, flaw.line, "", path_text(flaw.path), flaw.type, flaw.message) for _, _, each in found for flaw in each]

@@ -11,7 +11,7 @@ import click
 from local.cli.inputs import documents_option, read_files
 from local.cli.output import Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
-from shared.domain.selection import select as selected
+from shared.domain.labels.selection import select as selected
 from shared.domain.site import Site, load
 
 cluster_option = click.option("--cluster", help="As policies for this cluster see it; else the one Cluster that the documents declare.")

@@ -12,11 +12,11 @@ import click
 
 from local.cli.inputs import documents_option, read_files
 from local.cli.output import ERROR, OK, PENDING, Failure, emit
-from local.manifests import ChangedMeanwhile, is_manifest, read_if, replace, walk
-from shared.domain.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force, pairs_declared
-from shared.domain.documents import parsed
-from shared.domain.manifests import BadRenaming, Finding, Renaming, Renamings, examine
-from shared.domain.reading import DocumentsRefused, read
+from local.manifests.files import ChangedMeanwhile, is_manifest, read_if, replace, walk
+from shared.domain.documents.kinds import parsed
+from shared.domain.documents.reading import DocumentsRefused, read
+from shared.domain.labels.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force, pairs_declared
+from shared.domain.manifests.findings import BadRenaming, Finding, Renaming, Renamings, examine
 
 _INFORMATION = "https://kubernetes.io/docs/reference/labels-annotations-taints/"
 
@@ -72,7 +72,7 @@ def migrate(
     errors: list[str] = []
     found = list(_in_files(paths, renamings, target_version, write, errors))
     if context:
-        from local.workloads import live_objects
+        from local.manifests.live import live_objects
 
         found += [
             Located(name, finding)

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from shared.actions import UnknownAction
-from shared.domain.reading import DocumentsRefused
-from shared.intake import Rejected
+from shared.domain.documents.reading import DocumentsRefused
+from shared.ledger.actions import UnknownAction
+from shared.ledger.revisions import UnknownRevision
 from shared.ports import BusError, ClusterError, StoreError
-from shared.revisions import UnknownRevision
-from shared.wiring import SettingsError
+from shared.work.intake import Rejected
+from shared.world import SettingsError
 
 F = TypeVar("F", bound=Callable[..., Any])
 OK, ERROR, PENDING, PARTIAL, BLOCKED, STALE = 0, 1, 2, 3, 4, 5

@@ -13,15 +13,15 @@ from local.cli.cloud import embedded
 from local.cli.inputs import documents_option, read_bytes, read_files
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
 from local.cli.relabel import read_filter
-from shared.domain.aliases import in_force, oldest
-from shared.domain.design import DesignNode
-from shared.domain.labels import Policies
+from shared.domain.documents.design import DesignNode
+from shared.domain.documents.reading import Source, read_nodes
+from shared.domain.labels.aliases import in_force, oldest
+from shared.domain.labels.planning import Settled, plan_node
+from shared.domain.labels.policies import Policies
+from shared.domain.labels.selection import select
 from shared.domain.nodes import Node
-from shared.domain.planning import Settled, plan_node
-from shared.domain.reading import Source, read_nodes
-from shared.domain.selection import select
 from shared.domain.site import load
-from shared.planning import candidate, everything
+from shared.work.planning import candidate, everything
 
 
 @click.command()
@@ -80,7 +80,7 @@ def compute(
         site = load(read_files(files))
         designs, policies = site.nodes, site.policies
     else:
-        revisions = embedded().ports.revisions
+        revisions = embedded().world.revisions
         revision = revisions.newest() or None
         committed = revisions.get(revision) if revision else None
         designs = {node.name: node for node in committed.nodes()} if committed else {}
@@ -120,14 +120,14 @@ def _observed(nodes_file: str | None, cluster: str | None, policies: Policies) -
     if nodes_file:
         source = Source(nodes_file, read_bytes(nodes_file))
         return cluster or (declared[0] if len(declared) == 1 else "default"), read_nodes(source), ""
-    ports = embedded().ports
-    if not cluster and not ports.settings.cluster and len(declared) > 1:
+    world = embedded().world
+    if not cluster and not world.settings.cluster and len(declared) > 1:
         raise Failure("ClusterUnknown", f"name the cluster: the documents declare {', '.join(declared)}")
-    name = cluster or ("default" if ports.settings.cluster or not declared else declared[0])
+    name = cluster or ("default" if world.settings.cluster or not declared else declared[0])
     if declared and name != "default" and name not in declared:
         raise Failure("ClusterUnknown", f"no Cluster document is named {name}: there are {', '.join(declared)}")
     access = policies.clusters.get(name, {}).get("access")
-    opened = ports.open_cluster(access, name) if access else ports.cluster(name, None)
+    opened = world.open_cluster(access, name) if access else world.cluster(name, None)
     return name, opened.nodes(), opened.server_version()
 
 

@@ -11,10 +11,10 @@ from local.cli.inputs import documents_option
 from local.cli.output import PARTIAL, PENDING, Failure, emit, grid, output_option
 from local.cli.webhook import documents_in
 from shared.adapters.kubernetes import Kubernetes
-from shared.domain.documents import PodLabelPolicySpec
-from shared.domain.pods import Additions, Own, additions, copying
-from shared.node_cache import keep
+from shared.domain.documents.kinds import PodLabelPolicySpec
+from shared.domain.pods.copying import Additions, Own, additions, copying
 from shared.ports import ClusterError, Pod
+from shared.work.node_cache import keep
 
 
 @click.group()
@@ -88,7 +88,7 @@ def _write(cluster: Kubernetes, wanted: list[Wanted]) -> dict[str, str]:
 def _committed() -> list[PodLabelPolicySpec]:
     from local.cli.cloud import embedded
 
-    revisions = embedded().ports.revisions
+    revisions = embedded().world.revisions
     newest = revisions.newest()
     return [PodLabelPolicySpec.model_validate(spec) for spec in revisions.get(newest).policies.pod_policies] if newest else []
 

@@ -17,8 +17,8 @@ from ulid import ULID
 from local.cli.cloud import SERVER, Working, embedded
 from local.cli.inputs import read_value, who
 from local.cli.output import ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
-from shared.actions import Actions
-from shared.domain.selection import NodeFilter
+from shared.domain.labels.selection import NodeFilter
+from shared.ledger.actions import Actions
 from shared.messages import RelabelRequest
 
 EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure": ERROR, "expired": ERROR}
@@ -101,16 +101,16 @@ def run(cloud: Working, action: str, *, request: RelabelRequest | None = None, r
     if resume:
         cloud.resume(action)
     if not wait and os.environ.get(SERVER):
-        return answer_of(action, cloud.ports.actions)
+        return answer_of(action, cloud.world.actions)
     if talk().is_terminal:
         _drain_with_a_bar(cloud, action)
     else:
         cloud.drain()
-    return answer_of(action, cloud.ports.actions)
+    return answer_of(action, cloud.world.actions)
 
 
 def _drain_with_a_bar(cloud: Working, action: str) -> None:
-    ledger = cloud.ports.actions
+    ledger = cloud.world.actions
     worker = threading.Thread(target=cloud.drain)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("nodes"), TimeElapsedColumn())
     with Progress(*columns, console=talk(), transient=True) as bar:

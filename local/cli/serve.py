@@ -10,7 +10,7 @@ import click
 from local.cli.inputs import who
 from local.cli.output import Failure
 from shared import telemetry
-from shared.wiring import Settings
+from shared.world import Settings
 
 
 @click.command()
@@ -27,11 +27,11 @@ def serve(port: int, bus: str, verbose: bool) -> None:
     """The whole cloud on this machine: API, status page, functions, clock. Loopback only, no authentication. Ctrl-C ends it."""
     settings = Settings.from_environment()
     if bus == "pubsub":
-        from local.cloud import serve_pubsub
+        from local.cloud.emulated import serve_pubsub
 
         serve_pubsub(settings, port=port or 8080)
         return
-    from local.server import serve_embedded
+    from local.cloud.server import serve_embedded
 
     telemetry.write_to(sys.stderr if verbose else None)
     logging.getLogger("hullmark").setLevel(logging.INFO if verbose else logging.ERROR)

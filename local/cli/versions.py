@@ -10,13 +10,13 @@ import click
 
 from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
-from shared.domain.reading import DocumentsRefused, read
+from shared.domain.documents.reading import DocumentsRefused, read
 from shared.domain.versions.forecast import event_json, forecast
 from shared.domain.versions.plans import ClusterPlan, Planner, offers_json, plan_json, why_json
 from shared.domain.versions.profiles import Gardener, gardener, merged_profiles
 
 if TYPE_CHECKING:
-    from shared.fleets import Fleets
+    from shared.ledger.fleets import Fleets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,7 +120,7 @@ def read_fleet(files: tuple[str, ...], live: bool) -> Gardener:
 
     Raises DocumentsRefused where a document cannot be read.
     """
-    from shared.fleets import fleets_of
+    from shared.ledger.fleets import fleets_of
     from shared.wiring import open_fleet
 
     if not files:
@@ -139,14 +139,14 @@ def read_fleet(files: tuple[str, ...], live: bool) -> Gardener:
 
 def _committed(live: bool) -> Gardener:
     from local.cli.cloud import embedded
-    from shared.fleets import fleets_of
+    from shared.ledger.fleets import fleets_of
 
-    ports = embedded().ports
-    newest = ports.revisions.newest()
+    world = embedded().world
+    newest = world.revisions.newest()
     if not newest:
         raise Failure("NoRevision", "no documents: give -f FILE, or commit some (`hullmark documents stage`, `commit`)")
-    revision = ports.revisions.get(newest)
-    return _view(fleets_of(ports.store, revision.gardener, revision.policies.clusters if live else {}, ports.open_fleet))
+    revision = world.revisions.get(newest)
+    return _view(fleets_of(world.store, revision.gardener, revision.policies.clusters if live else {}, world.open_fleet))
 
 
 def _view(fleets: Fleets) -> Gardener:

@@ -14,10 +14,10 @@ from local.cli.inputs import documents_option, read_bytes, read_files
 from local.cli.output import BLOCKED, Failure, emit, grid, output_option
 from shared.adapters.apiserver import Rejected
 from shared.adapters.kubernetes import Kubernetes
-from shared.domain.documents import PodLabelPolicy, PodLabelPolicySpec, parsed
-from shared.domain.reading import Document, DocumentsRefused, Problem, read
+from shared.domain.documents.kinds import PodLabelPolicy, PodLabelPolicySpec, parsed
+from shared.domain.documents.reading import Document, DocumentsRefused, Problem, read
+from shared.domain.pods.webhooks import GATE, Client, Object, Server, Verdict, judge, manifest
 from shared.domain.site import Context, check_pod_policies
-from shared.domain.webhooks import GATE, Client, Object, Server, Verdict, judge, manifest
 from shared.ports import ClusterError
 
 CONFIGURATION = "MutatingWebhookConfiguration"

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from shared.adapters.apiserver import ApiServer, Login, Rejected
-from shared.domain.reading import Document, Problem
+from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
 from shared.domain.versions.clusters import OPERATION, FleetCluster, Step, read_shoot
 from shared.ports import OWNER, Refused, Stale, Unavailable

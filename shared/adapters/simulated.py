@@ -18,8 +18,8 @@ from typing import TypeVar
 
 import msgspec
 
-from shared.domain.aliases import oldest
 from shared.domain.keys import is_subdomain, key_error, value_error
+from shared.domain.labels.aliases import oldest
 from shared.domain.nodes import Node
 from shared.ports import OWNER, Conflict, NodeGone, ObjectStore, Refused, Stale, Unavailable
 

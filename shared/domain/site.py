@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from shared.domain import airship
-from shared.domain.aliases import AliasPair, check_pairs, in_force, pairs_declared
-from shared.domain.design import DesignNode as DesignNode
-from shared.domain.documents import (
+from shared.domain.documents import airship
+from shared.domain.documents.design import DesignNode as DesignNode
+from shared.domain.documents.kinds import (
     API_VERSION,
     KINDS,
     Cluster,
@@ -24,10 +23,11 @@ from shared.domain.documents import (
     did_you_mean,
     parsed,
 )
+from shared.domain.documents.reading import Document, DocumentsRefused, Path, Problem, Source, read
 from shared.domain.keys import PROTECTED, key_error, value_error
-from shared.domain.labels import Clash, Declared, Policies, clashes_of, declare, selects
-from shared.domain.pods import check_pod_policy
-from shared.domain.reading import Document, DocumentsRefused, Path, Problem, Source, read
+from shared.domain.labels.aliases import AliasPair, check_pairs, in_force, pairs_declared
+from shared.domain.labels.policies import Clash, Declared, Policies, clashes_of, declare, selects
+from shared.domain.pods.copying import check_pod_policy
 
 T = TypeVar("T", bound=HullmarkDocument)
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from local.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 from shared.adapters.kubeconfig import from_kubeconfig
 from shared.adapters.kubernetes import Kubernetes
 from shared.ports import Refused, Unavailable
 from tests.conftest import require_real
+from tests.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 
 pytestmark = pytest.mark.real
 

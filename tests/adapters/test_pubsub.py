@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from local.emulator import Emulator
+from local.cloud.emulator import Emulator
 from shared import telemetry
 from shared.adapters import pubsub
 from shared.adapters.pubsub import Administration, Subscription, batches, open_bus

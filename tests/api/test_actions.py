@@ -131,12 +131,12 @@ def test_a_targeted_action_needs_a_site_action_before_it_and_never_counts_as_one
 
     assert door.create(name="update_site").status_code == 201
     door.cloud.drain()
-    assert door.cloud.ports.revisions.tags(1) == ["committed", "site-action-success"]
+    assert door.cloud.world.revisions.tags(1) == ["committed", "site-action-success"]
 
     door.commits(a_policy("racks", {"names": ["n1"]}, {"rack": "r9"}), adopted=False)
     assert door.create(target_nodes=["n1"]).status_code == 201
     door.cloud.drain()
-    assert door.cloud.ports.revisions.tags(2) == ["committed"]
+    assert door.cloud.world.revisions.tags(2) == ["committed"]
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_change(fleet: FrontDoor) -> None:
@@ -208,7 +208,7 @@ def test_a_request_that_the_bus_does_not_take_ends_as_failed_and_says_so(fleet: 
         raise BusError("topic relabel-requests: no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fleet.cloud.ports.bus, "publish", broken)
+        patch.setattr(fleet.cloud.world.bus, "publish", broken)
         answer = fleet.create(target_nodes=["n1"])
     assert (answer.status_code, answer.json["retry"]) == (503, True)
     (action,) = fleet.get("/v1.0/actions").json

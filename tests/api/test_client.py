@@ -20,10 +20,10 @@ import pytest
 from local.cli import main, server_first
 from local.cli.cloud import embedded
 from local.cli.inputs import who
-from local.server import EmbeddedServer
+from local.cloud.server import EmbeddedServer
 from local.steps import ROOT
 from shared import telemetry, wiring
-from shared.wiring import Settings
+from shared.world import Settings
 
 EXAMPLES = ROOT / "examples"
 MASKS = [

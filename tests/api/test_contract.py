@@ -92,7 +92,7 @@ def test_the_service_answers_as_its_document_says(contract: Any, busy: FrontDoor
     @settings(max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def asked(case: Any) -> None:
         case.call_and_validate(checks=checks)
-        first, *_, last = busy.ports.actions.ids()
+        first, *_, last = busy.world.actions.ids()
         known = {"action": last, "task": first, "step": "relabel_nodes", "collection": "site", "revision": 1, "node": "n1"}
         there = {name: known[name] for name in case.path_parameters or {} if name in known}
         if there:

@@ -91,7 +91,7 @@ def test_an_unforeseen_error_is_a_500_that_tells_nothing_of_its_inside(fleet: Fr
     def broken() -> int:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(fleet.ports.revisions, "newest", broken)
+    monkeypatch.setattr(fleet.world.revisions, "newest", broken)
     body = assert_shipyards(fleet.get("/health"), 500)
     assert body["retry"] is True
     assert "hunter2" not in json.dumps(body)
@@ -101,7 +101,7 @@ def test_a_store_that_does_not_answer_is_a_503_with_its_cause(fleet: FrontDoor, 
     def broken() -> int:
         raise StoreError("store gs://fleet: get revisions: 403")
 
-    monkeypatch.setattr(fleet.ports.revisions, "newest", broken)
+    monkeypatch.setattr(fleet.world.revisions, "newest", broken)
     body = assert_shipyards(fleet.get("/v1.0/health"), 503)
     assert (body["retry"], body["reason"]) == (True, "store gs://fleet: get revisions: 403")
 
@@ -189,7 +189,7 @@ def test_metrics_tell_of_actions_by_result_and_of_nodes_that_are_not_true(fleet:
 
 
 def test_the_function_imports_its_routes_only_when_the_first_request_comes() -> None:
-    late = ("flask_openapi3", "functions.api.app", "obstore", "shared.revisions", "yaml")
+    late = ("flask_openapi3", "functions.api.app", "obstore", "shared.ledger.revisions", "yaml")
     program = f"import sys, functions.api.main; print([name for name in {late!r} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": "."}, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

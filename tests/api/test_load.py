@@ -11,11 +11,11 @@ import click
 import pytest
 import urllib3
 
-from local.server import EmbeddedServer
+from local.cloud.server import EmbeddedServer
 from shared import telemetry, wiring
 from shared.domain.actions import SWEEP
-from shared.domain.reading import Source
-from shared.wiring import Settings
+from shared.domain.documents.reading import Source
+from shared.world import Settings
 from tests.api.conftest import policies
 
 CALLERS, ACTIONS, NODES = 8, 15, 24
@@ -28,11 +28,11 @@ def test_concurrent_actions_and_polls_lose_nothing_and_double_nothing(capsys: py
         '{"kind": "List", "items": [' + ", ".join(f'{{"metadata": {{"name": "{name}", "uid": "u-{name}"}}}}' for name in names) + "]}"
     )
     with EmbeddedServer(Settings(store="memory:", cluster=f"simulated:{tmp_path / 'nodes.json'}"), 0, "load", lambda _: None) as server:
-        ports = server.cloud.ports
-        now = ports.clock()
-        ports.revisions.stage("site", [Source("site.yaml", policies({name: {"rack": "r7"} for name in names}).encode())], "load", now)
-        ports.revisions.commit("load", now)
-        ports.revisions.tag(1, "site-action-success", "load", now)
+        world = server.cloud.world
+        now = world.clock()
+        world.revisions.stage("site", [Source("site.yaml", policies({name: {"rack": "r7"} for name in names}).encode())], "load", now)
+        world.revisions.commit("load", now)
+        world.revisions.tag(1, "site-action-success", "load", now)
         pool = urllib3.PoolManager(maxsize=CALLERS, block=True, retries=False)
         asked: Counter[int] = Counter()
 
@@ -57,10 +57,10 @@ def test_concurrent_actions_and_polls_lose_nothing_and_double_nothing(capsys: py
             told = [each for found in callers.map(caller, range(CALLERS)) for each in found]
         seconds = time.perf_counter() - began
         # The server's own clock sweeps at a minute of the hour, which may be this one.
-        recorded = [action for action in ports.actions.ids() if ports.actions.request(action).name != SWEEP]
-        outcomes = {action: ports.actions.outcome(action) for action in recorded}
+        recorded = [action for action in world.actions.ids() if world.actions.request(action).name != SWEEP]
+        outcomes = {action: world.actions.outcome(action) for action in recorded}
         until = time.monotonic() + 20
-        while (left := ports.actions.open()) and time.monotonic() < until:
+        while (left := world.actions.open()) and time.monotonic() < until:
             time.sleep(0.05)  # an end is seen before its notice is out
     wiring.install(None)
 

@@ -13,7 +13,7 @@ import yaml
 from local.steps import ROOT
 from shared import telemetry, wiring
 from shared.adapters.simulated import Simulated
-from shared.domain.reading import Source, read_nodes
+from shared.domain.documents.reading import Source, read_nodes
 from tests.api.conftest import FrontDoor
 
 SESSION: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "session.yaml").read_text())
@@ -25,7 +25,7 @@ def halden() -> Iterator[FrontDoor]:
     """The example site's cluster, as its kubelets left it."""
     telemetry.write_to(None)
     door = FrontDoor()
-    door.cluster = Simulated(door.ports.store, "default", lambda: read_nodes(Source("nodes.json", NODES.read_bytes())))
+    door.cluster = Simulated(door.world.store, "default", lambda: read_nodes(Source("nodes.json", NODES.read_bytes())))
     yield door
     wiring.install(None)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.domain.design import DesignNode
-from shared.domain.reading import Source
+from shared.domain.documents.design import DesignNode
+from shared.domain.documents.reading import Source
 from shared.domain.site import check, load
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.aliases import (
+from shared.domain.labels.aliases import (
     KEP_793,
     AliasPair,
     aliases_for,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.aliases import KEP_793
-from shared.domain.design import DesignNode, flat, over
-from shared.domain.documents import NodeLabelPolicy
+from shared.domain.documents.design import DesignNode, flat, over
+from shared.domain.documents.kinds import NodeLabelPolicy
 from shared.domain.keys import PROTECTED, key_error, value_error
-from shared.domain.labels import (
+from shared.domain.labels.aliases import KEP_793
+from shared.domain.labels.policies import (
     KEEP_DOMAINS,
     UNKNOWN_MANAGER,
     Declared,

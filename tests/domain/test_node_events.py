@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.node_events import Ignored, NodeChange, UnreadableEvent, Watched, read_event
+from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, Watched, read_event
 from shared.domain.nodes import Node
 from shared.messages import NodeChanged
 

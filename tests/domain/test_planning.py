@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain import planning
-from shared.domain.aliases import KEP_793, in_force
-from shared.domain.design import DesignNode
-from shared.domain.labels import Policies
+from shared.domain.documents.design import DesignNode
+from shared.domain.labels import planning
+from shared.domain.labels.aliases import KEP_793, in_force
+from shared.domain.labels.planning import Settled, plan_node
+from shared.domain.labels.policies import Policies
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
-from shared.domain.planning import Settled, plan_node
 
 KEYS = ("rack", "pool", "kubernetes.io/os", "beta.kubernetes.io/os")
 values = st.sampled_from(["a", "b"])

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.domain.documents.parsing import MAX_ALIASED, MAX_DEPTH
+from shared.domain.documents.reading import DocumentsRefused, Source, path_text, read, read_nodes
 from shared.domain.nodes import Node
-from shared.domain.parsing import MAX_ALIASED, MAX_DEPTH
-from shared.domain.reading import DocumentsRefused, Source, path_text, read, read_nodes
 
 
 def only(text: str | bytes) -> dict[str, object]:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.domain.design import DesignNode
-from shared.domain.selection import NodeFilter, select
+from shared.domain.documents.design import DesignNode
+from shared.domain.labels.selection import NodeFilter, select
 
 NODES = [
     DesignNode("c", {"color": "yellow", "kind": "physical"}, tags=("worker",), rack="r2", rack_labels={"row": "b", "room": "1"}),

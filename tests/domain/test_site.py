@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain.aliases import KEP_793
-from shared.domain.labels import KEEP_DOMAINS
-from shared.domain.reading import DocumentsRefused, Source
+from shared.domain.documents.reading import DocumentsRefused, Source
+from shared.domain.labels.aliases import KEP_793
+from shared.domain.labels.policies import KEEP_DOMAINS
 from shared.domain.site import check, load
 
 HEAD = "apiVersion: hullmark.dev/v1\nkind: {kind}\nmetadata:\n  name: x\n"

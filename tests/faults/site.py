@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.world import World
+from tests.faults.harness import Site
 
 POLICY = """
 apiVersion: hullmark.dev/v1
@@ -62,7 +62,7 @@ OUTCOMES_1 = {
 }
 
 
-def a_site(world: World) -> World:
+def a_site(world: Site) -> Site:
     """Six nodes of six kinds in the cluster, a seventh only in the documents; revision 1 committed, nothing applied."""
     nodes = world.nodes
     for name in LABELS_1:

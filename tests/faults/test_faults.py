@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.control import control
 from shared.domain import actions
 from shared.messages import NodeChanged, Outgoing
 from shared.ports import Unavailable
+from shared.work.control import control
+from tests.faults.harness import ACTION, SECOND, WRITES, Call, Fault, Finding, Interference, Site, applies, at, failure, inflict
 from tests.faults.site import FOREIGN, LABELS_1, LABELS_2, OUTCOMES_1, REVISION_2, a_site
-from tests.faults.world import ACTION, SECOND, WRITES, Call, Fault, Finding, Interference, World, applies, at, failure, inflict
 
 RAN: dict[str, int] = {}
 """Schedules run, by kind; told at the end of the module."""
@@ -40,21 +40,21 @@ def told(request: pytest.FixtureRequest) -> Iterator[None]:
         sys.stdout.write(f"\nfault schedules: {sum(RAN.values())} ({', '.join(f'{kind} {count}' for kind, count in RAN.items())})\n")
 
 
-def undisturbed() -> World:
-    world = a_site(World())
+def undisturbed() -> Site:
+    world = a_site(Site())
     world.ask()
     world.drain()
     return world
 
 
-def right(found: Finding, world: World, labels: dict[str, dict[str, str]] = LABELS_1, *ended: str) -> None:
+def right(found: Finding, world: Site, labels: dict[str, dict[str, str]] = LABELS_1, *ended: str) -> None:
     """The invariants of a run that faults must not have changed."""
     world.ended_once(found, *(ended or (ACTION,)))
     for name, wanted in labels.items():
         found.expect(world.labels()[name] == wanted, f"{name} has {world.labels()[name]}, not {wanted}")
 
 
-def told_of_each(found: Finding, world: World) -> None:
+def told_of_each(found: Finding, world: Site) -> None:
     outcome = world.untouched.actions.outcome(ACTION)
     if outcome:
         told = {one.subject: one.outcome for one in outcome.outcomes} | dict.fromkeys(outcome.unchanged, "unchanged")
@@ -64,7 +64,7 @@ def told_of_each(found: Finding, world: World) -> None:
         found.expect(world.untouched.revisions.tags(1) == ["committed", "site-action-failure"], f"tags {world.untouched.revisions.tags(1)}")
 
 
-def every(kind: str, schedules: list[tuple[str, Callable[[Finding], World]]]) -> None:
+def every(kind: str, schedules: list[tuple[str, Callable[[Finding], Site]]]) -> None:
     """Run each; fail with every schedule that broke something."""
     broken = []
     for name, run in schedules:
@@ -90,9 +90,9 @@ def test_without_faults_the_site_is_brought_to_its_documents() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_single_outside_call_may_fail_or_be_the_last_of_its_process(fault: Fault) -> None:
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
-            world = a_site(World(interfere=at(call.number, fault)))
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
+            world = a_site(Site(interfere=at(call.number, fault)))
             world.ask()
             world.drain()
             right(found, world)
@@ -105,10 +105,10 @@ def test_every_single_outside_call_may_fail_or_be_the_last_of_its_process(fault:
     every(fault.name, [(f"{fault.name} at {call}", run(call)) for call in calls])
 
 
-def meanwhile(number: int, act: Callable[[World], None], then: Fault | None = None) -> Interference:
+def meanwhile(number: int, act: Callable[[Site], None], then: Fault | None = None) -> Interference:
     """Somebody else acts before call `number`; then the call is made, or goes wrong."""
 
-    def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+    def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
         if call.number != number:
             return do()
         mine, world.calls = world.calls, []  # what others call is not numbered
@@ -123,14 +123,14 @@ def meanwhile(number: int, act: Callable[[World], None], then: Fault | None = No
 @pytest.mark.parametrize("then", [None, Fault.dies_before, Fault.dies_after])
 @pytest.mark.parametrize("only", ["", SECOND], ids=["all", "second-only"])
 def test_a_newer_revision_applied_in_between_is_never_undone(only: str, then: Fault | None) -> None:
-    def others(world: World) -> None:
+    def others(world: Site) -> None:
         world.commit(REVISION_2)
         world.ask(SECOND)
         world.drain(only)
 
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
-            world = a_site(World(interfere=meanwhile(call.number, others, then)))
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
+            world = a_site(Site(interfere=meanwhile(call.number, others, then)))
             world.ask()
             world.drain()
             right(found, world, LABELS_2, ACTION, SECOND)
@@ -143,9 +143,9 @@ def test_a_newer_revision_applied_in_between_is_never_undone(only: str, then: Fa
 
 
 def test_every_message_may_be_handled_twice_at_the_same_time() -> None:
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
-            world = a_site(World(interfere=meanwhile(call.number, World.drain), copies=lambda: 1))
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
+            world = a_site(Site(interfere=meanwhile(call.number, Site.drain), copies=lambda: 1))
             world.ask()
             world.drain()
             right(found, world)
@@ -154,20 +154,20 @@ def test_every_message_may_be_handled_twice_at_the_same_time() -> None:
 
         return one
 
-    world = a_site(World(copies=lambda: 1))
+    world = a_site(Site(copies=lambda: 1))
     world.ask()
     world.drain()
     every("twice at once", [(f"copies before {call}", run(call)) for call in numbered(world.calls)])
 
 
 def test_an_action_may_be_stopped_before_every_single_call() -> None:
-    def stop(world: World) -> None:
+    def stop(world: Site) -> None:
         if world.untouched.actions.find(ACTION) and not world.untouched.actions.outcome(ACTION):
             control(ACTION, "stop", "test", world.untouched, world.now())
 
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
-            world = a_site(World(interfere=meanwhile(call.number, stop)))
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
+            world = a_site(Site(interfere=meanwhile(call.number, stop)))
             world.ask()
             world.drain()
             world.ended_once(found, ACTION)
@@ -182,21 +182,21 @@ def test_an_action_may_be_stopped_before_every_single_call() -> None:
 
         return one
 
-    undisturbed_before = a_site(World()).labels()
+    undisturbed_before = a_site(Site()).labels()
     every("stopped", [(f"stop before {call}", run(call)) for call in numbered(undisturbed().calls)])
 
 
 def test_an_action_may_be_paused_and_go_on_at_every_single_call() -> None:
-    def pause(world: World) -> None:
+    def pause(world: Site) -> None:
         if world.untouched.actions.find(ACTION) and not world.untouched.actions.outcome(ACTION):
             control(ACTION, "pause", "test", world.untouched, world.now())
 
-    def go_on(world: World) -> None:
+    def go_on(world: Site) -> None:
         if world.untouched.actions.find(ACTION) and world.untouched.actions.paused(ACTION) and not world.untouched.actions.outcome(ACTION):
             control(ACTION, "unpause", "test", world.untouched, world.now())
 
     def both(first: int, later: int) -> Interference:
-        def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+        def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
             if call.number == first:
                 pause(world)
             if call.number == later:
@@ -205,9 +205,9 @@ def test_an_action_may_be_paused_and_go_on_at_every_single_call() -> None:
 
         return interfere
 
-    def run(first: int, later: int) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
-            world = a_site(World(interfere=both(first, later)))
+    def run(first: int, later: int) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
+            world = a_site(Site(interfere=both(first, later)))
             world.ask()
             world.drain()
             go_on(world)
@@ -225,14 +225,14 @@ def test_an_action_may_be_paused_and_go_on_at_every_single_call() -> None:
 
 @pytest.mark.parametrize("later", [0.0, 4000.0], ids=["in time", "after the deadline"])
 def test_the_clock_may_sweep_before_every_single_call(later: float) -> None:
-    def sweep(world: World) -> None:
+    def sweep(world: Site) -> None:
         waiting, world._queue = world._queue, []  # the sweep is all that is delivered now
         world.sweep(later)
         world._queue = [*waiting, *world._queue]
 
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
-            world = a_site(World(interfere=meanwhile(call.number, sweep)))
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
+            world = a_site(Site(interfere=meanwhile(call.number, sweep)))
             world.ask()
             world.drain()
             if not later:
@@ -247,20 +247,20 @@ def test_the_clock_may_sweep_before_every_single_call(later: float) -> None:
 
         return one
 
-    begin = a_site(World()).labels()
+    begin = a_site(Site()).labels()
     every("swept", [(f"sweep before {call}", run(call)) for call in numbered(undisturbed().calls)])
 
 
 @pytest.mark.parametrize("fault", [Fault.dies_before, Fault.dies_after])
 def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fault: Fault) -> None:
-    def asked(interfere: Interference | None = None) -> World:
-        world = a_site(World(interfere=interfere))
+    def asked(interfere: Interference | None = None) -> Site:
+        world = a_site(Site(interfere=interfere))
         world.publish("relabel-requests", [Outgoing(b'{"name": "update_site"}')])
         world.drain()
         return world
 
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
             world = asked(at(call.number, fault))
             actions = world.untouched.actions.ids()
             found.expect(len(actions) == 1, f"actions {actions}")
@@ -273,7 +273,7 @@ def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fau
     every("no id", [(f"{fault.name} at {call}", run(call)) for call in calls])
 
 
-def repaired(interfere: Interference | None = None) -> World:
+def repaired(interfere: Interference | None = None) -> Site:
     """The site brought to revision 1; then somebody changes a label of ours, and an event tells."""
     world = undisturbed()
     world.nodes.set_labels("b-new", {"ex.io/rack": "moved"}, "someone")
@@ -285,8 +285,8 @@ def repaired(interfere: Interference | None = None) -> World:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_drift_is_repaired_whatever_call_fails_or_is_the_last_of_its_process(fault: Fault) -> None:
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
             world = repaired(at(call.number, fault))
             right(found, world)
             return world
@@ -299,13 +299,13 @@ def test_drift_is_repaired_whatever_call_fails_or_is_the_last_of_its_process(fau
 
 
 def test_a_repair_never_undoes_a_newer_revision_applied_in_between() -> None:
-    def others(world: World) -> None:
+    def others(world: Site) -> None:
         world.commit(REVISION_2)
         world.ask(SECOND)
         world.drain()
 
-    def run(call: Call) -> Callable[[Finding], World]:
-        def one(found: Finding) -> World:
+    def run(call: Call) -> Callable[[Finding], Site]:
+        def one(found: Finding) -> Site:
             world = repaired(meanwhile(call.number, others))
             right(found, world, LABELS_2, ACTION, SECOND)
             return world
@@ -318,12 +318,12 @@ def test_a_repair_never_undoes_a_newer_revision_applied_in_between() -> None:
 def test_a_retry_asks_again_for_the_nodes_that_failed_and_no_others() -> None:
     down = {"b-new", "e-pruned"}
 
-    def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+    def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
         if call.method == "apply_labels" and call.argument in down:
             raise Unavailable("connection refused")
         return do()
 
-    world = a_site(World(interfere=interfere))
+    world = a_site(Site(interfere=interfere))
     world.ask()
     world.drain()
     failed = world.outcome().unsuccessful
@@ -345,14 +345,14 @@ def test_a_retry_asks_again_for_the_nodes_that_failed_and_no_others() -> None:
 def test_an_outage_from_any_call_on_is_over_in_time_and_the_action_ends(port: str) -> None:
     """Down for ten minutes: longer than every redelivery. What was given up is recorded once the clock sends its check."""
 
-    def run(number: int) -> Callable[[Finding], World]:
-        def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+    def run(number: int) -> Callable[[Finding], Site]:
+        def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
             if call.port == port and call.number >= number and world.elapsed < 600:
                 raise failure(port)
             return do()
 
-        def one(found: Finding) -> World:
-            world = a_site(World(interfere=interfere))
+        def one(found: Finding) -> Site:
+            world = a_site(Site(interfere=interfere))
             world.ask()
             world.drain()
             world.sweep(later=4000)
@@ -373,18 +373,18 @@ def test_an_outage_from_any_call_on_is_over_in_time_and_the_action_ends(port: st
 
         return one
 
-    begin = a_site(World()).labels()
+    begin = a_site(Site()).labels()
     calls = [call for call in numbered(undisturbed().calls) if call.port == port]
     every(f"{port} outage", [(f"{port} down from {call}", run(call.number)) for call in calls])
 
 
 def test_a_part_that_kills_its_process_every_time_becomes_recorded_failures_of_its_nodes() -> None:
-    def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+    def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
         if call.method == "apply_labels" and call.argument == "b-new":
             world.die()
         return do()
 
-    world = a_site(World(interfere=interfere))
+    world = a_site(Site(interfere=interfere))
     world.ask()
     world.drain()
     outcome = world.outcome()
@@ -396,12 +396,12 @@ def test_a_part_that_kills_its_process_every_time_becomes_recorded_failures_of_i
 
 
 def test_an_api_server_that_stays_away_is_told_as_such_for_each_node() -> None:
-    def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+    def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
         if call.method == "apply_labels":
             raise Unavailable("connection refused")
         return do()
 
-    world = a_site(World(interfere=interfere))
+    world = a_site(Site(interfere=interfere))
     world.ask()
     world.drain()
     told = {o.subject: (o.outcome, o.reason, o.retryable) for o in world.outcome().outcomes}
@@ -411,7 +411,7 @@ def test_an_api_server_that_stays_away_is_told_as_such_for_each_node() -> None:
 
 
 def test_an_action_whose_records_are_broken_does_not_keep_others_from_ending() -> None:
-    world = a_site(World(interfere=lambda world, call, do: world.die() if call.method == "nodes" else do()))
+    world = a_site(Site(interfere=lambda world, call, do: world.die() if call.method == "nodes" else do()))
     world.ask(ACTION)
     world.ask(SECOND)
     world.drain()
@@ -434,7 +434,7 @@ odds = st.sampled_from([0.0, 0.05, 0.2])
 def test_any_mixture_of_disorder_repeats_and_faults_ends_right(
     random: Any, faulty: float, doubled: float, shuffled: bool, second: int
 ) -> None:
-    def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+    def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
         if call.number == second:
             world.commit(REVISION_2)
             world.ask(SECOND)
@@ -446,7 +446,7 @@ def test_any_mixture_of_disorder_repeats_and_faults_ends_right(
         return do()
 
     world = a_site(
-        World(
+        Site(
             interfere=interfere,
             pick=(lambda waiting: random.randrange(len(waiting))) if shuffled else None,
             copies=lambda: random.random() < doubled,
@@ -472,13 +472,13 @@ def test_ten_thousand_nodes_with_repeats_and_crashes_end_in_success(monkeypatch:
     monkeypatch.setattr(actions, "PART_SIZE", 40)
     last_words: dict[str, int] = {"at": -1}
 
-    def interfere(world: World, call: Call, do: Callable[[], Any]) -> Any:
+    def interfere(world: Site, call: Call, do: Callable[[], Any]) -> Any:
         if call.number == last_words["at"]:
             fault = random.choice([Fault.dies_before, Fault.dies_after])
             return inflict(fault if applies(fault, call) else Fault.dies_before, world, call, do)
         return do()
 
-    class Mortal(World):
+    class Mortal(Site):
         def _deliver(self, waiting: Any) -> None:
             last_words["at"] = len(self.calls) + random.randrange(1, 45) if random.random() < 0.02 else -1
             super()._deliver(waiting)

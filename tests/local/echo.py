@@ -45,4 +45,4 @@ def echo(event: CloudEvent) -> None:
         if delivery.attempt <= body.get("fails", 0):
             raise Refusing(body["name"])
         if body.get("reply"):
-            wiring.ports().bus.publish("echo-replies", [Outgoing(delivery.data)])
+            wiring.world().bus.publish("echo-replies", [Outgoing(delivery.data)])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from local import steps
-from local.archive import NotArchived, packed, sources, write
+from local.deploy.archive import NotArchived, packed, sources, write
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from local import steps
-from local.clock import Clock, due
+from local.cloud.clock import Clock, due
 from shared.messages import DeadlineCheck, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import BusError
 

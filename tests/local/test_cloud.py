@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from local import pump
-from local.cloud import RealCloud
-from local.emulator import EmulatorMissing, find_jar
-from local.processes import FunctionProcess, NotReady
-from local.pump import Faults
+from local.cloud import pump
+from local.cloud.emulated import RealCloud
+from local.cloud.emulator import EmulatorMissing, find_jar
+from local.cloud.processes import FunctionProcess, NotReady
+from local.cloud.pump import Faults
 from local.steps import Step, Steps
 from shared.adapters.pubsub import Administration, Subscription
 from shared.messages import Outgoing
-from shared.wiring import Settings, SettingsError
+from shared.world import Settings, SettingsError
 from tests.pubsub import new_project, pulled, real_emulator
 
 
@@ -183,7 +183,7 @@ def test_nothing_is_left_running(tmp_path: Path, emulator: None) -> None:
 @pytest.mark.real
 def test_ctrl_c_ends_all_of_it_cleanly(tmp_path: Path, emulator: None) -> None:
     program = (
-        "import sys; from local import steps; from local.cloud import serve_pubsub; from shared.wiring import Settings\n"
+        "import sys; from local import steps; from local.cloud.emulated import serve_pubsub; from shared.world import Settings\n"
         "from tests.local.test_cloud import DESCRIBED\n"
         "steps.load = lambda: DESCRIBED\n"
         f"serve_pubsub(Settings(store='file:{tmp_path}', project='{new_project()}'), emulator_port=0)"

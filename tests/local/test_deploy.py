@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from local import deploy
-from local.deploy import main
+from local.deploy import deployment as deploy
+from local.deploy.deployment import main
 
 FAKE = """\
 #!{python}

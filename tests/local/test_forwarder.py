@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from local.forwarder import Forwarder
-from local.kube_apiserver import Fleet, KubeApiserver
+from local.cloud.forwarder import Forwarder
 from shared.adapters.apiserver import ApiServer
 from shared.adapters.kubernetes_watch import Expired, NodeWatch, Seen
 from shared.domain.nodes import Node
 from shared.messages import Outgoing
 from shared.ports import BusError, Refused, Unavailable
+from tests.kube_apiserver import Fleet, KubeApiserver
 
 
 class Bus:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from local import kube_apiserver
-from local.kube_apiserver import HOW, KubeApiserver, assets
+from tests import kube_apiserver
 from tests.conftest import require_real
+from tests.kube_apiserver import HOW, KubeApiserver, assets
 
 START = """
 import json, os, sys, time
-from local.kube_apiserver import KubeApiserver
+from tests.kube_apiserver import KubeApiserver
 with KubeApiserver() as kube:
     print(json.dumps([*kube.pids.values(), str(kube.folder)]), flush=True)
     time.sleep(60)

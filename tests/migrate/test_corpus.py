@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.domain.manifests import KUBERNETES, Finding, Renamings, examine
+from shared.domain.manifests.findings import KUBERNETES, Finding, Renamings, examine
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = sorted(str(path.relative_to(CORPUS / "before")) for path in (CORPUS / "before").rglob("*") if path.is_file())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from local.manifests import ChangedMeanwhile, read_if, replace, walk
-from shared.domain.manifests import Bytes
+from local.manifests.files import ChangedMeanwhile, read_if, replace, walk
+from shared.domain.manifests.findings import Bytes
 
 
 def write(path: Path, data: bytes = b"x") -> Path:

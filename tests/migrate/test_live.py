@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from local.cli import main
-from local.kube_apiserver import KubeApiserver
-from local.workloads import live_objects
+from local.manifests.live import live_objects
 from shared.adapters.apiserver import ApiServer, Rejected, Status
-from shared.domain.manifests import Renamings, examine
+from shared.domain.manifests.findings import Renamings, examine
 from shared.ports import Refused
+from tests.kube_apiserver import KubeApiserver
 
 
 class Server:

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain.manifests import KUBERNETES, Renamings, examine
+from shared.domain.manifests.findings import KUBERNETES, Renamings, examine
 
 RENAMINGS = Renamings.of()
 NEW = {renaming.old: renaming.new for renaming in KUBERNETES}

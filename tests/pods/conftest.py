@@ -16,13 +16,13 @@ import functions_framework
 import pytest
 from werkzeug.serving import make_server
 
-from local.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 from shared import wiring
-from shared.domain.documents import PodLabelPolicySpec
-from shared.domain.webhooks import Client, manifest
-from shared.pod_topology import Declared, PodTopology
+from shared.domain.documents.kinds import PodLabelPolicySpec
+from shared.domain.pods.webhooks import Client, manifest
 from shared.ports import Cluster
+from shared.work.pod_topology import Declared, PodTopology
 from tests.conftest import require_real
+from tests.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 from tests.pods.test_function import MAIN
 
 MARKER = {
@@ -124,7 +124,7 @@ class Real:
     def hullmark(self, cluster: Cluster, *policies: PodLabelPolicySpec) -> Iterator[str]:
         """The function, with these policies committed."""
         topology = PodTopology(lambda: Declared(policies, lambda _: cluster))
-        wiring.install(cast("Any", type("OnlyPods", (), {"pod_topology": topology})))
+        wiring.install(None, topology)
         try:
             with self.serving(functions_framework.create_app("pod_binding", str(MAIN))) as url:
                 yield url

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import jsonpatch
 
-from shared.domain.documents import PodLabelPolicySpec
-from shared.domain.pods import Placement, read_review
+from shared.domain.documents.kinds import PodLabelPolicySpec
+from shared.domain.pods.copying import Placement, read_review
 from shared.ports import Cluster, Node, Pod
 
 ZONE, REGION, HOST = "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname"

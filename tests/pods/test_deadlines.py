@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.domain.pods import Additions, copying
-from shared.node_cache import NodeCache
-from shared.pod_topology import Declared, PodTopology
+from shared.domain.pods.copying import Additions, copying
 from shared.ports import Refused, StoreError, Unavailable
-from shared.reads import Late, Reads, Refreshed
+from shared.work.node_cache import NodeCache
+from shared.work.pod_topology import Declared, PodTopology
+from shared.work.reads import Late, Reads, Refreshed
 from tests.pods.reviews import HOST, REGION, ZONE, Fleet, Hang, a_binding, a_policy, placed
 
 DEADLINE = 0.4

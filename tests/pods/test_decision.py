@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain import pods
-from shared.domain.documents import TOPOLOGY, PodLabelPolicySpec
-from shared.domain.pods import (
+from shared.domain.documents.kinds import TOPOLOGY, PodLabelPolicySpec
+from shared.domain.pods import copying as deciding
+from shared.domain.pods.copying import (
     SELECTED_ON,
     Additions,
     MalformedReview,
@@ -49,7 +49,7 @@ UPSTREAM = [
 
 
 def decide(place: Placement, policies: list[PodLabelPolicySpec], node: dict[str, str] | None, own: Own | None = None) -> Additions:
-    return pods.decide(place, copying(policies, place.namespace), node, own)
+    return deciding.decide(place, copying(policies, place.namespace), node, own)
 
 
 def after(obj: dict[str, Any], add: Additions, **how: Any) -> dict[str, Any]:

@@ -21,8 +21,8 @@ import yaml
 
 from local.cli import main
 from shared.adapters.store import open_store
-from shared.domain.reading import Source
-from shared.revisions import Revisions
+from shared.domain.documents.reading import Source
+from shared.ledger.revisions import Revisions
 from tests.pods.conftest import Real
 from tests.pods.reviews import HOST, REGION, ZONE, a_binding, a_policy, a_review, patched
 

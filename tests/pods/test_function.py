@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import functions_framework
 import pytest
@@ -16,10 +15,10 @@ from flask.testing import FlaskClient
 
 from functions.pod_binding.main import seconds_for
 from shared import wiring
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
 from shared.messages import Outgoing
-from shared.pod_topology import Declared, PodTopology
-from shared.wiring import Settings
+from shared.work.pod_topology import Declared, PodTopology
+from shared.world import Settings
 from tests.pods.reviews import HOST, ZONE, Fleet, Hang, a_binding, a_pod, a_policy, a_review, patched
 
 MAIN = Path(__file__).parents[2] / "functions/pod_binding/main.py"
@@ -38,7 +37,7 @@ def fleet() -> Fleet:
 @pytest.fixture
 def client(fleet: Fleet) -> Iterator[FlaskClient]:
     topology = PodTopology(lambda: Declared((a_policy(),), lambda _: fleet.as_cluster()))
-    wiring.install(Mock(pod_topology=topology))
+    wiring.install(None, topology)
     yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()
     wiring.install(None)
 
@@ -119,10 +118,10 @@ def test_policies_are_those_of_the_newest_revision_and_nodes_those_of_the_cluste
     )
     documents = "".join(cluster_document.format(name, tmp_path) for name in ("east", "west"))
     policy = "apiVersion: hullmark.dev/v1\nkind: PodLabelPolicy\nmetadata: {name: a}\nspec: {topology: [topology.kubernetes.io/zone]}\n"
-    ports = wiring.build(Settings(store=f"file:{tmp_path}/store"), NoBus())
-    ports.revisions.stage("default", [Source("site.yaml", (documents + policy).encode())], "me", datetime.now(UTC))
-    ports.revisions.commit("me", datetime.now(UTC))
-    wiring.install(ports)
+    world = wiring.build(Settings(store=f"file:{tmp_path}/store"), NoBus())
+    world.revisions.stage("default", [Source("site.yaml", (documents + policy).encode())], "me", datetime.now(UTC))
+    world.revisions.commit("me", datetime.now(UTC))
+    wiring.install(world)
     try:
         client = functions_framework.create_app("pod_binding", str(MAIN)).test_client()
         review = a_review(a_binding())

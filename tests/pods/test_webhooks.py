@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from local.cli import main
-from shared.domain.webhooks import CHECKS, NAMESPACE_KEY, Client, Server, judge, manifest
+from shared.domain.pods.webhooks import CHECKS, NAMESPACE_KEY, Client, Server, judge, manifest
 from tests.pods.conftest import Real
 from tests.pods.reviews import HOST, REGION, ZONE, a_policy
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from local.kube_apiserver import HOW, KubeApiserver, assets
 from shared.adapters.kubernetes_watch import Expired, NodeWatch
 from shared.domain.nodes import ALIAS_OWNER, OWNER
 from tests.conftest import require_real
+from tests.kube_apiserver import HOW, KubeApiserver, assets
 from tests.real.watched import Watched, until, watched
 from tests.stories.fleet import a_policy
 

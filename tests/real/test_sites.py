@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from local.kube_apiserver import Fleet as RealNodes
-from local.kube_apiserver import KubeApiserver
-from local.runner import Cloud
+from local.cloud.embedded import Cloud
 from shared import telemetry, wiring
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
 from shared.domain.site import load
 from shared.messages import RelabelRequest
-from shared.wiring import Settings
+from shared.world import Settings
+from tests.kube_apiserver import Fleet as RealNodes
+from tests.kube_apiserver import KubeApiserver
 from tests.sites import SITES, site_file
 
 pytestmark = pytest.mark.real
@@ -28,7 +28,7 @@ def cloud(kube: KubeApiserver, real_fleet: RealNodes) -> Iterator[Cloud]:
 
 
 def relabel(cloud: Cloud) -> str:
-    action = "01ARZ3NDEKTSV4RRFFQ69G5FAV"[:-3] + f"{len(cloud.ports.actions.ids()):03}"
+    action = "01ARZ3NDEKTSV4RRFFQ69G5FAV"[:-3] + f"{len(cloud.world.actions.ids()):03}"
     cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site").outgoing()])
     cloud.drain()
     return action
@@ -42,25 +42,25 @@ def test_a_real_site_relabels_real_nodes_and_leaves_every_foreign_label_alone(cl
     foreign = {"kubernetes.io/hostname": "h", "nvidia.com/gpu.present": "true", "hand.made/note": "keep"}
     for name in declared:
         real_fleet.create(name, foreign, manager="kubelet")
-    cloud.ports.revisions.stage("site", [source], "an operator", cloud.ports.clock())
-    cloud.ports.revisions.commit("an operator", cloud.ports.clock())
+    cloud.world.revisions.stage("site", [source], "an operator", cloud.world.clock())
+    cloud.world.revisions.commit("an operator", cloud.world.clock())
 
     first = relabel(cloud)
 
-    cluster = cloud.ports.cluster("default", None)
+    cluster = cloud.world.cluster("default", None)
     assert {node.name: dict(node.labels) for node in cluster.nodes()} == {name: {**foreign, **labels} for name, labels in declared.items()}
-    ended = cloud.ports.actions.outcome(first)
+    ended = cloud.world.actions.outcome(first)
     assert ended is not None
     labelled = [name for name, labels in declared.items() if labels]
     assert ended.counts == {k: v for k, v in {"changed": len(labelled), "unchanged": len(declared) - len(labelled)}.items() if v}
 
     versions = {node.name: node.resource_version for node in cluster.nodes()}
-    again = cloud.ports.actions.outcome(relabel(cloud))
+    again = cloud.world.actions.outcome(relabel(cloud))
     assert again is not None
     assert again.counts == {"unchanged": len(declared)}
     assert {node.name: node.resource_version for node in cluster.nodes()} == versions
 
-    cloud.ports.revisions.stage("site", [], "an operator", cloud.ports.clock())
-    cloud.ports.revisions.commit("an operator", cloud.ports.clock())
+    cloud.world.revisions.stage("site", [], "an operator", cloud.world.clock())
+    cloud.world.revisions.commit("an operator", cloud.world.clock())
     relabel(cloud)
     assert all(dict(node.labels) == foreign for node in cluster.nodes())

@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from local.cloud import RealCloud
-from local.kube_apiserver import Fleet, KubeApiserver
-from local.pump import Faults
+from local.cloud.emulated import RealCloud
+from local.cloud.pump import Faults
 from local.steps import load
 from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.pubsub import Administration, Subscription
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
 from shared.messages import Outgoing
 from shared.ports import OWNER
-from shared.wiring import Ports, Settings, build
+from shared.wiring import build
+from shared.world import Settings, World
+from tests.kube_apiserver import Fleet, KubeApiserver
 from tests.pubsub import new_project, pulled, real_emulator
 
 pytestmark = pytest.mark.real
@@ -54,9 +55,9 @@ def test_a_thousand_real_nodes_end_right_although_a_process_is_killed_midway(
     real_fleet.fill([f"node-{number:04}" for number in range(NODES)])
     before = {node.name: dict(node.labels) for node in real_cluster.nodes()}
     settings = Settings(store=f"file:{tmp_path}", cluster=f"kubeconfig:{kube.kubeconfig()}", project=new_project(), topic_prefix="e2e-")
-    ports: Ports = build(settings, NoBus())
-    ports.revisions.stage("site", [Source("site.yaml", POLICY.encode())], "an operator", ports.clock())
-    ports.revisions.commit("an operator", ports.clock())
+    world: World = build(settings, NoBus())
+    world.revisions.stage("site", [Source("site.yaml", POLICY.encode())], "an operator", world.clock())
+    world.revisions.commit("an operator", world.clock())
     said: list[str] = []
 
     with RealCloud(settings, only=CHAIN, faults=Faults(duplicate=0.2, delay=0.05, seed=4), say=said.append) as cloud:
@@ -64,14 +65,14 @@ def test_a_thousand_real_nodes_end_right_although_a_process_is_killed_midway(
         cloud.bus.publish("relabel-requests", [Outgoing(b'{"name": "update_site"}')])  # as a person publishes it: no id, no attributes
         until(lambda: sum("site.example.com/ring" in node.labels for node in real_cluster.nodes()) > 20, 60)
         cloud.functions["node_apply"].kill()
-        (action,) = ports.actions.ids()
-        assert ports.actions.outcome(action) is None, "it was over before the process was killed"
-        until(lambda: ports.actions.announced(action), 120)
+        (action,) = world.actions.ids()
+        assert world.actions.outcome(action) is None, "it was over before the process was killed"
+        until(lambda: world.actions.announced(action), 120)
         until(cloud.pump.idle, 60)  # type: ignore[union-attr]
         notice, *repeats = pulled(notices, 1)
         assert cloud.functions["node_apply"].restarts == 1
 
-    outcome = ports.actions.outcome(action)
+    outcome = world.actions.outcome(action)
     assert outcome is not None
     assert (outcome.result, outcome.counts) == ("success", {"changed": NODES})
     declared = {"site.example.com/name": "halden", "site.example.com/ring": "7"}
@@ -81,7 +82,7 @@ def test_a_thousand_real_nodes_end_right_although_a_process_is_killed_midway(
     told = json.loads(notice.data)
     assert all(json.loads(repeat.data)["id"] == told["id"] for repeat in repeats)  # readers drop repeats by id
     assert (told["id"], told["data"]["result"]) == (f"action.finished/{action}", "success")
-    assert ports.actions.open() == []
+    assert world.actions.open() == []
     lines = [json.loads(text) for line in said if (text := line.partition(": ")[2]).startswith("{")]
     assert {line["step"] for line in lines} == set(CHAIN)
     assert len({line["trace"] for line in lines}) == 1, "one relabel is one trace"

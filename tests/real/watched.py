@@ -16,18 +16,18 @@ from typing import Any
 import yaml
 from ulid import ULID
 
-from local.forwarder import Forwarder
-from local.kube_apiserver import Fleet, KubeApiserver
-from local.runner import Cloud
+from local.cloud.embedded import Cloud
+from local.cloud.forwarder import Forwarder
 from shared import telemetry, wiring
 from shared.adapters.apiserver import ApiServer
 from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.kubernetes_watch import NodeWatch, Seen
 from shared.domain.actions import ActionOutcome
+from shared.domain.documents.reading import Source
 from shared.domain.nodes import Node
-from shared.domain.reading import Source
 from shared.messages import RelabelRequest
-from shared.wiring import Settings
+from shared.world import Settings
+from tests.kube_apiserver import Fleet, KubeApiserver
 
 PATIENCE = 30.0
 """Seconds until a condition that should come true counts as failed; on a quiet machine each takes milliseconds."""
@@ -130,11 +130,11 @@ class Watched:
         self.now = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
         self.kube, self.fleet = kube, Fleet(kube)
         self.cloud = Cloud(Settings(store="memory:", cluster=f"kubeconfig:{kube.kubeconfig()}"), workers=2)
-        self.ports = self.cloud.ports
-        self.ports.clock = lambda: self.now
+        self.world = self.cloud.world
+        self.world.clock = lambda: self.now
         self.observer = Kubernetes(kube.access)
         self.calls: list[str] = []
-        cluster: Any = self.ports.cluster("default", None)
+        cluster: Any = self.world.cluster("default", None)
         cluster.server.request = self._recording(cluster.server.request)
         self.cluster: Kubernetes = cluster
         host, _, port = kube.url.removeprefix("https://").partition(":")
@@ -203,15 +203,15 @@ class Watched:
 
     def declares(self, *policies: Mapping[str, Any]) -> None:
         """Commit these policies in place of what was there. No relabel follows: events alone have to do it."""
-        self.ports.revisions.stage("site", [Source("site.yaml", yaml.safe_dump_all(policies).encode())], "an operator", self.now)
-        self.ports.revisions.commit("an operator", self.now)
+        self.world.revisions.stage("site", [Source("site.yaml", yaml.safe_dump_all(policies).encode())], "an operator", self.now)
+        self.world.revisions.commit("an operator", self.now)
 
     def sweeps(self) -> ActionOutcome:
         """Let the clock's drift_sweep run to its end."""
         action = str(ULID())
         self.cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="drift_sweep", requested_by="clock").outgoing()])
         self.cloud.drain()
-        outcome = self.ports.actions.outcome(action)
+        outcome = self.world.actions.outcome(action)
         assert outcome is not None, "the sweep has not ended"
         return outcome
 

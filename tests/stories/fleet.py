@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 from ulid import ULID
 
-from local.runner import Cloud
+from local.cloud.embedded import Cloud
 from shared.adapters.simulated import Simulated
 from shared.domain.actions import ActionOutcome
+from shared.domain.documents.reading import Source
 from shared.domain.nodes import Node
-from shared.domain.reading import Source
 from shared.messages import RelabelRequest
-from shared.wiring import Settings
+from shared.world import Settings
 
 START = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 
@@ -29,10 +29,10 @@ class Fleet:
         self.cloud = Cloud(
             Settings(store="memory:", cluster="simulated:unused", **settings), workers=1, monotonic=lambda: self._waited, sleep=self._wait
         )
-        self.ports = self.cloud.ports
-        self.ports.clock = lambda: self.now
-        self.cluster = Simulated(self.ports.store, "default")
-        self.ports.open_cluster = lambda _access, _name: self.cluster
+        self.world = self.cloud.world
+        self.world.clock = lambda: self.now
+        self.cluster = Simulated(self.world.store, "default")
+        self.world.open_cluster = lambda _access, _name: self.cluster
 
     def _wait(self, seconds: float) -> None:
         self._waited += seconds
@@ -42,10 +42,10 @@ class Fleet:
     def commits(self, *documents: Mapping[str, Any], adopted: bool = True) -> int:
         """Stage and commit these documents in place of what was there."""
         text = yaml.safe_dump_all(documents)
-        self.ports.revisions.stage("site", [Source("site.yaml", text.encode())], "an operator", self.now)
-        revision, _ = self.ports.revisions.commit("an operator", self.now)
+        self.world.revisions.stage("site", [Source("site.yaml", text.encode())], "an operator", self.now)
+        revision, _ = self.world.revisions.commit("an operator", self.now)
         if adopted:
-            self.ports.revisions.tag(revision.number, "site-action-success", "an operator", self.now)
+            self.world.revisions.tag(revision.number, "site-action-success", "an operator", self.now)
         return revision.number
 
     def declares(self, labels: Mapping[str, Mapping[str, str]], **spec: Any) -> int:
@@ -87,7 +87,7 @@ class Fleet:
 
     def ended(self, action: str) -> ActionOutcome:
         """How an action ended; it must have."""
-        outcome = self.ports.actions.outcome(action)
+        outcome = self.world.actions.outcome(action)
         assert outcome is not None, f"action {action} has not ended"
         return outcome
 

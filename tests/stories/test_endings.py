@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from shared.actions import WrongState
-from shared.control import control
+from shared.ledger.actions import WrongState
 from shared.messages import DeadlineCheck, NodeApply, Outgoing, PartResult, RelabelRequest
 from shared.ports import Refused
+from shared.work.control import control
 from tests.stories.fleet import Fleet, a_policy
 
 
@@ -25,7 +25,7 @@ def when_planned(fleet: Fleet, action: str, verb: str) -> None:
     def give(call: str, _node: str) -> None:
         if call == "apply_labels" and not given:
             given.append(verb)
-            control(action, verb, "an operator", fleet.ports, fleet.now)
+            control(action, verb, "an operator", fleet.world, fleet.now)
 
     fleet.cluster.before = give
 
@@ -47,13 +47,13 @@ def test_a_paused_action_waits_and_goes_on_when_it_is_unpaused(fleet: Fleet) -> 
     action = fleet.sends(name="update_site")
     when_planned(fleet, action, "pause")
     fleet.cloud.drain()
-    assert fleet.ports.actions.lifecycle(action) == "Paused"
+    assert fleet.world.actions.lifecycle(action) == "Paused"
     assert sum("rack" in node.labels for node in fleet.cluster.nodes()) == 200
 
-    control(action, "unpause", "an operator", fleet.ports, fleet.now)
+    control(action, "unpause", "an operator", fleet.world, fleet.now)
     fleet.cloud.drain()
     assert fleet.ended(action).counts == {"changed": 450}
-    assert fleet.ports.actions.lifecycle(action) == "Complete"
+    assert fleet.world.actions.lifecycle(action) == "Complete"
 
 
 def test_a_paused_action_that_is_stopped_ends(fleet: Fleet) -> None:
@@ -61,7 +61,7 @@ def test_a_paused_action_that_is_stopped_ends(fleet: Fleet) -> None:
     action = fleet.sends(name="update_site")
     when_planned(fleet, action, "pause")
     fleet.cloud.drain()
-    control(action, "stop", "an operator", fleet.ports, fleet.now)
+    control(action, "stop", "an operator", fleet.world, fleet.now)
     fleet.cloud.drain()
     assert fleet.ended(action).counts == {"changed": 200, "stopped": 250}
 
@@ -71,7 +71,7 @@ def test_an_action_that_has_ended_takes_no_control(fleet: Fleet, verb: str) -> N
     a_site_of(fleet, 1)
     action = fleet.relabels()
     with pytest.raises(WrongState, match="is Complete"):
-        control(action, verb, "an operator", fleet.ports, fleet.now)
+        control(action, verb, "an operator", fleet.world, fleet.now)
 
 
 def test_an_action_whose_results_never_come_expires_and_names_the_nodes(fleet: Fleet) -> None:
@@ -88,7 +88,7 @@ def test_an_action_whose_results_never_come_expires_and_names_the_nodes(fleet: F
     assert ended.counts == {"changed": 200, "failed": 50}
     assert {told.reason for told in ended.outcomes if told.outcome == "failed"} == {"Expired"}
     assert [notice["result"] for notice in fleet.notices("action.finished")] == ["expired"]
-    assert fleet.ports.actions.open() == []
+    assert fleet.world.actions.open() == []
 
 
 def test_a_deadline_that_has_not_passed_leaves_an_action_alone(fleet: Fleet) -> None:
@@ -98,13 +98,13 @@ def test_a_deadline_that_has_not_passed_leaves_an_action_alone(fleet: Fleet) -> 
     fleet.cloud.drain()
     fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
     fleet.cloud.drain()
-    assert fleet.ports.actions.outcome(action) is None
+    assert fleet.world.actions.outcome(action) is None
 
 
 def test_everything_delivered_twice_ends_once(fleet: Fleet) -> None:
     a_site_of(fleet, 250)
     inner = fleet.cloud.publish
-    fleet.ports.bus.publish = lambda topic, messages: inner(topic, [*messages, *messages])  # type: ignore[method-assign]
+    fleet.world.bus.publish = lambda topic, messages: inner(topic, [*messages, *messages])  # type: ignore[method-assign]
     action = fleet.sends(name="update_site")
     fleet.cloud.drain()
 
@@ -117,7 +117,7 @@ def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fle
     a_site_of(fleet, 1)
     fleet.cloud.publish(RelabelRequest.TOPIC, [Outgoing(b'{"target_nodes": "n000"}')])
     fleet.cloud.drain()
-    (action,) = fleet.ports.actions.ids()
+    (action,) = fleet.world.actions.ids()
     assert fleet.ended(action).counts == {"changed": 1}
 
 
@@ -178,7 +178,7 @@ def test_a_retry_takes_only_the_nodes_that_failed(fleet: Fleet) -> None:
     again = fleet.relabels(*fleet.ended(first).unsuccessful, retry_of=first)
 
     assert fleet.outcome(again) == {"n001": "changed"}
-    assert fleet.ports.actions.request(again).retry_of == first
+    assert fleet.world.actions.request(again).retry_of == first
 
 
 def test_an_action_that_a_process_left_open_goes_on_from_the_store(fleet: Fleet) -> None:
@@ -187,9 +187,9 @@ def test_an_action_that_a_process_left_open_goes_on_from_the_store(fleet: Fleet)
     when_planned(fleet, action, "stop")
     fleet.cluster.before = lambda _call, _node: None
     fleet.cloud._queue.clear()  # the process ends before anything is delivered
-    from shared.intake import accept
+    from shared.work.intake import accept
 
-    accept(RelabelRequest(name="update_site"), action, fleet.ports, fleet.now)
+    accept(RelabelRequest(name="update_site"), action, fleet.world, fleet.now)
 
     assert fleet.cloud.resume() == [action]
     fleet.cloud.drain()
@@ -201,10 +201,10 @@ def test_an_action_whose_process_ended_between_the_last_result_and_the_outcome_e
 ) -> None:
     a_site_of(fleet, 250)
     with monkeypatch.context() as cut_off:
-        cut_off.setattr(fleet.ports.actions, "close_if_complete", lambda _action, _now: None)
+        cut_off.setattr(fleet.world.actions, "close_if_complete", lambda _action, _now: None)
         action = fleet.sends(name="update_site")
         fleet.cloud.drain()
-    assert fleet.ports.actions.outcome(action) is None
+    assert fleet.world.actions.outcome(action) is None
 
     fleet.cloud.resume(action)
     fleet.cloud.drain()
@@ -214,13 +214,13 @@ def test_an_action_whose_process_ended_between_the_last_result_and_the_outcome_e
 def test_the_next_request_finishes_what_a_process_left_unfinished(fleet: Fleet) -> None:
     """A process of the command was killed after the outcome was written and before it was told."""
     a_site_of(fleet, 1)
-    told = fleet.ports.actions.mark_announced
-    fleet.ports.actions.mark_announced = lambda action: None  # type: ignore[method-assign]
+    told = fleet.world.actions.mark_announced
+    fleet.world.actions.mark_announced = lambda action: None  # type: ignore[method-assign]
     first = fleet.relabels()
-    fleet.ports.actions.mark_announced = told  # type: ignore[method-assign]
-    assert fleet.ports.actions.open() == [first]
+    fleet.world.actions.mark_announced = told  # type: ignore[method-assign]
+    assert fleet.world.actions.open() == [first]
 
     fleet.cloud.submit(RelabelRequest(target_nodes=["n000"]))
     fleet.cloud.drain()
 
-    assert fleet.ports.actions.open() == []
+    assert fleet.world.actions.open() == []

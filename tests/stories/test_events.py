@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from shared.adapters.simulated import Simulated
-from shared.domain.node_events import Kind, change_of
+from shared.domain.labels.events import Kind, change_of
 from shared.domain.nodes import ALIAS_OWNER, OWNER
 from shared.messages import NodeChanged, Outgoing
 from tests.stories.fleet import Fleet, a_policy
@@ -150,7 +150,7 @@ def test_a_node_that_is_created_again_and_again_is_no_fight(fleet: Fleet) -> Non
         tell(fleet, "n1", "added")
         assert fleet.labels("n1") == {"rack": "r7"}
         fleet.cluster.delete("n1")
-    assert fleet.ports.store.keys("drift/") == []
+    assert fleet.world.store.keys("drift/") == []
 
 
 def test_an_event_delivered_again_takes_no_second_repair(fleet: Fleet) -> None:
@@ -163,13 +163,13 @@ def test_an_event_delivered_again_takes_no_second_repair(fleet: Fleet) -> None:
         fleet.cloud.publish(NodeChanged.TOPIC, [change.outgoing()])
         fleet.cloud.drain()
     assert fleet.notices("conflict.detected") == []
-    assert len(fleet.ports.store.keys("drift/")) == 1
+    assert len(fleet.world.store.keys("drift/")) == 1
 
 
 def test_the_sweep_repairs_what_events_missed_and_names_who_changed_it(fleet: Fleet) -> None:
     fleet.declares({"n1": {"rack": "r7"}, "n2": {"rack": "r8"}})
     fleet.has_nodes(n1={}, n2={})
-    revision = fleet.ports.revisions.newest()
+    revision = fleet.world.revisions.newest()
     fleet.relabels()
     fleet.cluster.set_labels("n1", {"rack": "by-hand"}, "kubectl-edit")
 
@@ -180,7 +180,7 @@ def test_the_sweep_repairs_what_events_missed_and_names_who_changed_it(fleet: Fl
     (told,) = fleet.ended(action).outcomes
     assert (told.subject, told.outcome, told.reason) == ("n1", "changed", "Drift")
     assert "rack was 'by-hand' by kubectl-edit" in told.message
-    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-success"]
+    assert fleet.world.revisions.tags(revision) == ["committed", "site-action-success"]
     assert fleet.node("n1").applied == {OWNER: frozenset({"rack"})}
 
 
@@ -206,9 +206,9 @@ def test_a_sweep_that_names_no_cluster_means_every_declared_one(fleet: Fleet) ->
         return {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"access": access}}
 
     fleet.commits(cluster("east"), cluster("west"), a_policy("p", {}, {"rack": "r1"}))
-    clusters = {name: Simulated(fleet.ports.store, name) for name in ("east", "west")}
-    fleet.ports.open_cluster = lambda _access, name: clusters[name]
-    fleet.ports.settings = fleet.ports.settings.model_copy(update={"cluster": ""})
+    clusters = {name: Simulated(fleet.world.store, name) for name in ("east", "west")}
+    fleet.world.open_cluster = lambda _access, name: clusters[name]
+    fleet.world.settings = fleet.world.settings.model_copy(update={"cluster": ""})
     for name, each in clusters.items():
         each.create(f"node-of-{name}", {})
 
@@ -218,4 +218,4 @@ def test_a_sweep_that_names_no_cluster_means_every_declared_one(fleet: Fleet) ->
     fleet.cloud.drain()
 
     assert [dict(node.labels) for each in clusters.values() for node in each.nodes()] == [{"rack": "r1"}] * 2
-    assert sorted(fleet.ports.actions.request(each).cluster for each in fleet.ports.actions.ids()) == ["east", "west"]
+    assert sorted(fleet.world.actions.request(each).cluster for each in fleet.world.actions.ids()) == ["east", "west"]

@@ -65,11 +65,11 @@ def test_a_site_action_tags_its_revision_and_a_targeted_one_never_does(fleet: Fl
     fleet.has_nodes(n1={})
     revision = fleet.commits(a_policy("p", {}, {"rack": "r1"}), adopted=False)
     fleet.relabels()
-    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-success"]
+    assert fleet.world.revisions.tags(revision) == ["committed", "site-action-success"]
 
     following = fleet.commits(a_policy("p", {}, {"rack": "r2"}), adopted=False)
     fleet.relabels("n1")
-    assert fleet.ports.revisions.tags(following) == ["committed"]
+    assert fleet.world.revisions.tags(following) == ["committed"]
     assert fleet.labels("n1")["rack"] == "r2"
 
 
@@ -78,13 +78,13 @@ def test_a_site_action_means_every_node_also_where_the_list_of_targets_is_there_
     revision = fleet.commits(a_policy("p", {}, {"rack": "r1"}), adopted=False)
     action = fleet.relabels(name="update_site", target_nodes=[])
     assert fleet.outcome(action) == {"n1": "changed"}
-    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-success"]
+    assert fleet.world.revisions.tags(revision) == ["committed", "site-action-success"]
 
 
 def test_a_site_action_with_a_missing_node_tags_a_failure(fleet: Fleet) -> None:
     revision = fleet.commits(a_policy("p", {"names": ["gone"]}, {"rack": "r1"}), adopted=False)
     fleet.relabels()
-    assert fleet.ports.revisions.tags(revision) == ["committed", "site-action-failure"]
+    assert fleet.world.revisions.tags(revision) == ["committed", "site-action-failure"]
 
 
 def test_a_node_that_only_policies_for_other_clusters_name_is_not_missing_here(fleet: Fleet) -> None:
@@ -97,7 +97,7 @@ def test_a_node_that_only_policies_for_other_clusters_name_is_not_missing_here(f
 
     revision = fleet.commits(a_policy("there", {"names": ["w1"]}, {"rack": "r2"}, clusters=["west"]), adopted=False)
     assert fleet.outcome(fleet.relabels()) == {"n1": "changed"}
-    assert "site-action-success" in fleet.ports.revisions.tags(revision)
+    assert "site-action-success" in fleet.world.revisions.tags(revision)
     assert fleet.outcome(fleet.relabels("w1")) == {"w1": "missing"}
 
 
@@ -122,7 +122,7 @@ def test_a_request_that_must_be_refused_is_told_and_leaves_no_action(
 
     (refused,) = fleet.notices("request.refused")
     assert [problem["reason"] for problem in refused["problems"]] == [reason]
-    assert fleet.ports.actions.find(action) is None
+    assert fleet.world.actions.find(action) is None
     assert fleet.labels("n1") == {}
 
 
@@ -366,7 +366,7 @@ def test_many_nodes_go_out_in_parts_and_come_back_as_one_result(fleet: Fleet) ->
 
     action = fleet.relabels()
 
-    plan = fleet.ports.actions.plan(action)
+    plan = fleet.world.actions.plan(action)
     assert plan is not None
     assert [len(part) for part in plan.parts] == [200, 200, 50]
     assert fleet.ended(action).counts == {"changed": 450}

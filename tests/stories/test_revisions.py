@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from shared.adapters.store import open_store
-from shared.domain.reading import DocumentsRefused, Source
+from shared.domain.documents.reading import DocumentsRefused, Source
+from shared.ledger.revisions import NothingStaged, Revisions, UnknownRevision
 from shared.ports import StoreError
-from shared.revisions import NothingStaged, Revisions, UnknownRevision
 from tests.stories.fleet import START, a_policy
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from local.steps import DEAD_LETTERS, Step, Steps
 from shared.messages import LAST_ATTEMPT
-from shared.wiring import Settings
+from shared.world import Settings
 from tests.terraform.running import PROJECT, Planned
 from tests.terraform.stub.schemas import NUMBER
 

@@ -10,7 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from local.archive import write
+from local.deploy.archive import write
 from local.steps import ROOT
 
 

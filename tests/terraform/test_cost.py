@@ -29,8 +29,8 @@ class Counting:
 @pytest.fixture
 def counted() -> tuple[Fleet, Counting]:
     fleet = Fleet()
-    store = Counting(fleet.ports.store)
-    for holder in (fleet.ports, fleet.ports.actions, fleet.ports.revisions):
+    store = Counting(fleet.world.store)
+    for holder in (fleet.world, fleet.world.actions, fleet.world.revisions):
         for name, value in list(vars(holder).items()):
             if value is store._inner:
                 setattr(holder, name, store)

@@ -27,16 +27,16 @@ import yaml
 from ulid import ULID
 
 from local import steps
-from local.emulator import free_port
-from local.kube_apiserver import HOW, Fleet, KubeApiserver, assets
+from local.cloud.emulator import free_port
 from local.steps import ROOT
 from shared import wiring
 from shared.adapters.pubsub import Administration, Subscription
 from shared.domain.actions import ActionOutcome
-from shared.domain.reading import Source
+from shared.domain.documents.reading import Source
 from shared.messages import RelabelRequest
-from shared.wiring import Settings
+from shared.world import Settings
 from tests.conftest import require_real
+from tests.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 from tests.pubsub import new_project, real_emulator
 from tests.terraform.deployed import installed, unpacked
 from tests.terraform.running import PROJECT, Planned
@@ -198,7 +198,7 @@ def test_a_relabel_runs_through_the_deployed_functions(
         assert function.answers("/healthz", {}), name
     subscribe(deployment, functions, project)
 
-    ports = wiring.build(Settings(store=store, bus="pubsub", project=project), bus(project))
+    world = wiring.build(Settings(store=store, bus="pubsub", project=project), bus(project))
     policies = [
         {
             "apiVersion": "hullmark.dev/v1",
@@ -208,14 +208,14 @@ def test_a_relabel_runs_through_the_deployed_functions(
         }
     ]
     now = datetime.now(UTC)
-    ports.revisions.stage("site", [Source("site.yaml", yaml.safe_dump_all(policies).encode())], "an operator", now)
-    revision, _ = ports.revisions.commit("an operator", now)
-    ports.revisions.tag(revision.number, "site-action-success", "an operator", now)
+    world.revisions.stage("site", [Source("site.yaml", yaml.safe_dump_all(policies).encode())], "an operator", now)
+    revision, _ = world.revisions.commit("an operator", now)
+    world.revisions.tag(revision.number, "site-action-success", "an operator", now)
 
     action = str(ULID())
-    ports.bus.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, target_nodes=["n1", "gone"]).outgoing()])
+    world.bus.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, target_nodes=["n1", "gone"]).outgoing()])
     outcome: ActionOutcome = until(
-        lambda: ports.actions.outcome(action),
+        lambda: world.actions.outcome(action),
         lambda: "no outcome:\n" + "\n".join(function.log.read_text()[-2000:] for function in functions.values()),
     )
     assert {each.subject: each.outcome for each in outcome.outcomes} == {"n1": "changed", "gone": "missing"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from local import deploy
-from local.deploy import STORE, Deployment
+from local.deploy import deployment as deploy
+from local.deploy.deployment import STORE, Deployment
 from tests.terraform.running import PROJECT, REGION, Terraform, copied
 
 GCLOUD = """\

@@ -12,13 +12,13 @@ from functions.version_apply.main import TryAgain
 from functions.version_apply.main import handle as apply
 from functions.version_check.main import handle as check
 from shared import telemetry, wiring
-from shared.control import control
 from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.forecast import forecast
 from shared.domain.versions.plans import Planner
-from shared.fleets import DocumentFleet
+from shared.ledger.fleets import DocumentFleet
 from shared.messages import VersionCheck, VersionUpdate
 from shared.ports import ClusterError, Refused, Unavailable
+from shared.work.control import control
 from tests.stories.fleet import Fleet
 
 EVENING = datetime.fromisoformat("2026-11-21T22:10:00Z")
@@ -68,7 +68,7 @@ class Site(Fleet):
     """A fleet of Shoots whose clock is moved by hand."""
 
     def live(self, name: str = "garden/s") -> FleetCluster:
-        found = self.ports.fleets(self.ports.revisions.get(self.ports.revisions.newest())).find(name)
+        found = self.world.fleets(self.world.revisions.get(self.world.revisions.newest())).find(name)
         assert found is not None
         return found[1]
 
@@ -82,7 +82,7 @@ class Site(Fleet):
         self.cloud.drain()
 
     def actions(self) -> list[dict[str, str]]:
-        ended = (self.ports.actions.outcome(action) for action in self.ports.actions.ids())
+        ended = (self.world.actions.outcome(action) for action in self.world.actions.ids())
         return [{told.subject: told.outcome for told in outcome.outcomes} for outcome in ended if outcome]
 
 
@@ -149,7 +149,7 @@ def test_one_opening_of_the_window_brings_one_round_of_updates(site: Site) -> No
 def the_update(site: Site, **fields: Any) -> VersionUpdate:
     """The message that a check publishes, caught before it is delivered."""
     caught: list[bytes] = []
-    publish = site.ports.bus.publish
+    publish = site.world.bus.publish
 
     def catch(topic: str, messages: Any) -> None:
         if topic == VersionUpdate.TOPIC:
@@ -157,27 +157,27 @@ def the_update(site: Site, **fields: Any) -> VersionUpdate:
         else:
             publish(topic, messages)
 
-    site.ports.bus.publish = catch  # type: ignore[method-assign]
-    check(VersionCheck(**fields), site.ports, EVENING)
-    site.ports.bus.publish = publish  # type: ignore[method-assign]
+    site.world.bus.publish = catch  # type: ignore[method-assign]
+    check(VersionCheck(**fields), site.world, EVENING)
+    site.world.bus.publish = publish  # type: ignore[method-assign]
     return VersionUpdate.parse(caught[0])
 
 
 def test_an_update_delivered_again_changes_nothing_twice(site: Site) -> None:
     site.commits(cloud_profile(), shoot())
     update = the_update(site)
-    first = apply(update, site.ports, EVENING)
-    again = apply(update, site.ports, EVENING)
+    first = apply(update, site.world, EVENING)
+    again = apply(update, site.world, EVENING)
     assert first == again
     site.cloud.drain()
-    assert apply(update, site.ports, EVENING) == "done before"
-    assert len(site.ports.store.keys("fleet/")) == 2
+    assert apply(update, site.world, EVENING) == "done before"
+    assert len(site.world.store.keys("fleet/")) == 2
     assert len(site.actions()) == 1
 
 
 def test_an_update_whose_window_has_shut_meanwhile_is_skipped_with_its_reason(site: Site) -> None:
     site.commits(cloud_profile(), shoot(pools=()))
-    apply(the_update(site), site.ports, EVENING.replace(minute=46))
+    apply(the_update(site), site.world, EVENING.replace(minute=46))
     site.cloud.drain()
     assert site.versions() == ["1.27.3"]
     (skipped,) = site.notices("update.skipped")
@@ -191,7 +191,7 @@ def test_an_update_from_a_version_that_the_cluster_left_meanwhile_is_skipped(sit
     site.commits(cloud_profile(), shoot(pools=()))
     update = the_update(site)
     site.commits(cloud_profile(), shoot(pools=(), kubernetes="1.28.0"))
-    apply(update, site.ports, EVENING)
+    apply(update, site.world, EVENING)
     site.cloud.drain()
     assert site.versions() == ["1.28.0"]
     assert site.actions() == [{"controlPlane/kubernetes": "skipped"}]
@@ -214,7 +214,7 @@ class Moody(DocumentFleet):
 def moody(site: Site, monkeypatch: pytest.MonkeyPatch, **refusals: ClusterError) -> type[Moody]:
     monkeypatch.setattr(Moody, "refusals", {key.replace("__", "/"): error for key, error in refusals.items()}, raising=False)
     monkeypatch.setattr(Moody, "asked", [], raising=False)
-    monkeypatch.setattr("shared.fleets.DocumentFleet", Moody)
+    monkeypatch.setattr("shared.ledger.fleets.DocumentFleet", Moody)
     return Moody
 
 
@@ -268,8 +268,8 @@ def test_a_provider_that_does_not_answer_is_asked_again_and_given_up_at_last(sit
     site.commits(cloud_profile(), shoot(pools=()))
     update = the_update(site)
     with pytest.raises(TryAgain, match="no route"):
-        apply(update, site.ports, EVENING)
-    assert apply(update, site.ports, EVENING, last=True) == "controlPlane/kubernetes failed"
+        apply(update, site.world, EVENING)
+    assert apply(update, site.world, EVENING, last=True) == "controlPlane/kubernetes failed"
 
 
 def test_a_fleet_that_cannot_be_listed_does_not_hold_up_the_others(site: Site) -> None:
@@ -278,9 +278,9 @@ def test_a_fleet_that_cannot_be_listed_does_not_hold_up_the_others(site: Site) -
             def clusters(self) -> Iterator[FleetCluster]:
                 raise Unavailable("the garden does not answer")
 
-        return Closed(site.ports.store, {})
+        return Closed(site.world.store, {})
 
-    site.ports.open_fleet = closed
+    site.world.open_fleet = closed
     garden = {
         "apiVersion": "hullmark.dev/v1",
         "kind": "Cluster",
@@ -288,7 +288,7 @@ def test_a_fleet_that_cannot_be_listed_does_not_hold_up_the_others(site: Site) -
         "spec": {"provider": "gardener", "access": {"inCluster": {}}},
     }
     site.commits(cloud_profile(), shoot(), garden)
-    assert check(VersionCheck(), site.ports, EVENING) == "3 notices, 1 to update, 1 unreachable"
+    assert check(VersionCheck(), site.world, EVENING) == "3 notices, 1 to update, 1 unreachable"
 
 
 def test_an_expiring_version_is_told_of_once_at_each_threshold_and_when_it_has_expired(site: Site) -> None:
@@ -316,7 +316,7 @@ def test_the_metrics_say_what_runs_and_how_long_it_may(site: Site) -> None:
     site.now = EVENING
     from functions.api.health import _versions
 
-    assert [line for line in _versions(site.ports) if not line.startswith("#")] == [
+    assert [line for line in _versions(site.world) if not line.startswith("#")] == [
         'hullmark_version_in_use{profile="p",subject="kubernetes",version="1.27.3"} 3',
         'hullmark_version_in_use{profile="p",subject="linux",version="1.0.0"} 2',
         'hullmark_version_days_to_expiry{profile="p",subject="kubernetes",version="1.27.3"} -21',
@@ -347,7 +347,7 @@ def test_the_functions_do_what_the_forecast_said(site: Site) -> None:
     ]
     site.commits(cloud_profile(images=images), shoot("s"), shoot("t", "1.28.1", ("a", "b")), shoot("u", "1.27.3", (), auto=True))
     start = EVENING.replace(hour=12)
-    planner = Planner(site.ports.fleets(site.ports.revisions.get(1)).view())
+    planner = Planner(site.world.fleets(site.world.revisions.get(1)).view())
     foreseen = [(e.at.date(), e.cluster, e.decision.component, e.decision.current) for e in forecast(planner, start) if not e.stuck]
     seen = []
     for day in range(35):
@@ -364,15 +364,15 @@ def test_the_functions_do_what_the_forecast_said(site: Site) -> None:
 def test_a_paused_update_waits_and_goes_on_when_it_is_unpaused(site: Site) -> None:
     site.commits(cloud_profile(), shoot())
     update = the_update(site)
-    del site.ports.bus.publish
-    control(update.action, "pause", "an operator", site.ports, EVENING)
+    del site.world.bus.publish
+    control(update.action, "pause", "an operator", site.world, EVENING)
     site.now = EVENING
     site.cloud.publish(VersionUpdate.TOPIC, [update.outgoing()])
     site.cloud.drain()
     assert site.versions()[0] == "1.27.3"
-    assert site.ports.actions.lifecycle(update.action) == "Paused"
+    assert site.world.actions.lifecycle(update.action) == "Paused"
 
-    control(update.action, "unpause", "an operator", site.ports, EVENING)
+    control(update.action, "unpause", "an operator", site.world, EVENING)
     site.cloud.drain()
     assert site.versions()[0] == "1.28.1"
-    assert site.ports.actions.lifecycle(update.action) == "Complete"
+    assert site.world.actions.lifecycle(update.action) == "Complete"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from local.kube_apiserver import KubeApiserver
 from shared.adapters.apiserver import ApiServer, Rejected
 from shared.adapters.gardener import GROUP, Garden
 from shared.domain.versions.clusters import Step
 from shared.ports import Refused, Stale
+from tests.kube_apiserver import KubeApiserver
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot
 
 pytestmark = pytest.mark.real
@@ -151,7 +151,7 @@ def site(real: Real) -> Iterator[Site]:
 
     telemetry.write_to(None)
     fleet = Site()
-    fleet.ports.open_fleet = lambda _name, _spec: Garden(real.access)
+    fleet.world.open_fleet = lambda _name, _spec: Garden(real.access)
     fleet.commits(
         {
             "apiVersion": "hullmark.dev/v1",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain.reading import Document, Source, read
+from shared.domain.documents.reading import Document, Source, read
 from shared.domain.versions.plans import Planner
 from shared.domain.versions.profiles import check_gardener, gardener
 from tests.versions.shorthand import NOW

@@ -221,7 +221,7 @@ def test_motos_clusters_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_eks_cluster_goes_through_the_functions_like_any_other(eks: FakeEks, site: Site) -> None:  # noqa: F811
-    site.ports.open_fleet = lambda _name, spec: eks_fleet(eks, **spec)
+    site.world.open_fleet = lambda _name, spec: eks_fleet(eks, **spec)
     spec = {
         "provider": "eks",
         "access": {"eks": {"region": "eu-central-1", "name": "prod"}},

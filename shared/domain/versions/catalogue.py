@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from shared.domain.reading import Document, Problem
+from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.classification import Offered, Stage, transitions
 from shared.domain.versions.fields import Fields
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.domain.reading import Document, Problem
+from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CONTAINERD
 from shared.domain.versions.fields import Fields
 from shared.domain.versions.windows import ALWAYS, InvalidWindow, Window, check_duration, parse_freezes, parse_window, read_zone

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from shared.domain.reading import Document, Path, Problem
+from shared.domain.documents.reading import Document, Path, Problem
 from shared.domain.versions.catalogue import (
     ARCHITECTURE,
     CONTAINERD,

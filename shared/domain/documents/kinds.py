@@ -1,0 +1,342 @@
+"""Hullmark's own kinds, `hullmark.dev/v1`: what an operator may write (DESIGN §3), an unknown field being an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from shared.domain.documents.reading import Document, Path, Problem, type_name
+
+API_VERSION = "hullmark.dev/v1"
+
+Names = Annotated[list[str], Field(min_length=1)]
+"""A list that says something: an empty one might mean all or none, so it is refused."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel, defer_build=True)
+
+
+class Metadata(_Strict):
+    """A document's name; unique among the documents of its kind."""
+
+    name: Annotated[str, Field(min_length=1)]
+
+
+class HullmarkDocument(_Strict):
+    """What every kind has."""
+
+    api_version: Literal["hullmark.dev/v1"]
+    metadata: Metadata
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`."""
+        return self.metadata.name
+
+    @property
+    def title(self) -> str:
+        """`Kind/name`, as sources and problems show it."""
+        return f"{type(self).__name__}/{self.metadata.name}"
+
+
+class Expression(_Strict):
+    """One requirement of Kubernetes' label selectors."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[str] = []
+
+    @model_validator(mode="after")
+    def _values_where_they_belong(self) -> Self:
+        if self.operator in ("In", "NotIn") and not self.values:
+            raise ValueError(f"{self.operator} needs values")
+        if self.operator in ("Exists", "DoesNotExist") and self.values:
+            raise ValueError(f"{self.operator} takes no values")
+        return self
+
+
+class NodeMatch(_Strict):
+    """Which nodes: every criterion given must hold; values inside `names`, `tags` and `racks` are alternatives."""
+
+    names: Names | None = None
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+    tags: Names | None = None
+    racks: Names | None = None
+
+    @property
+    def restricts(self) -> bool:
+        """Whether any criterion is given."""
+        return bool(self.names or self.match_labels or self.match_expressions or self.tags or self.racks)
+
+
+OnConflict = Literal["force", "skip", "fail"]
+Prune = Literal["owned", "all"]
+
+
+class NodeLabelPolicySpec(_Strict):
+    """Labels for the nodes that it selects."""
+
+    clusters: Names | None = None
+    nodes: NodeMatch = NodeMatch()
+    exclude: NodeMatch | None = None
+    labels: dict[str, str] = {}
+    priority: int = 0
+    prune: Prune = "owned"
+    on_conflict: OnConflict = "force"
+    allow_protected: bool = False
+
+    @model_validator(mode="after")
+    def _exclude_says_whom(self) -> Self:
+        if self.exclude is not None and not self.exclude.restricts:
+            raise ValueError("`exclude` names no criterion, which would exclude every node: leave it out or say whom")
+        return self
+
+
+class NodeLabelPolicy(HullmarkDocument):
+    """See NodeLabelPolicySpec."""
+
+    kind: Literal["NodeLabelPolicy"]
+    spec: NodeLabelPolicySpec
+
+
+class LabelRulesSpec(_Strict):
+    """`allow_protected` holds for every document. `keep_domains`, where given, stands in place of the default."""
+
+    allow_protected: list[str] = []
+    keep_domains: list[str] | None = None
+
+
+class LabelRules(HullmarkDocument):
+    """At most one in a site."""
+
+    kind: Literal["LabelRules"]
+    spec: LabelRulesSpec = LabelRulesSpec()
+
+
+class Kubeconfig(_Strict):
+    """A context of a kubeconfig file; without `context`, its current one."""
+
+    path: str
+    context: str | None = None
+
+
+class InCluster(_Strict):
+    """The cluster that the process runs in."""
+
+
+class Gke(_Strict):
+    """A GKE cluster."""
+
+    project: str
+    location: str
+    name: str
+
+
+class Eks(_Strict):
+    """An EKS cluster."""
+
+    region: str
+    name: str
+
+
+class Simulated(_Strict):
+    """The simulated cluster, seeded from a node list."""
+
+    nodes: str
+
+
+class Access(_Strict):
+    """How to reach a cluster: exactly one of these."""
+
+    kubeconfig: Kubeconfig | None = None
+    in_cluster: InCluster | None = None
+    gke: Gke | None = None
+    eks: Eks | None = None
+    simulated: Simulated | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [to_camel(name) for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of kubeconfig, inCluster, gke, eks, simulated (here: {', '.join(given) or 'none'})")
+        return self
+
+
+class TimeWindow(_Strict):
+    """Gardener's form, e.g. `220000+0100`; its rules are checked with the version rules."""
+
+    begin: str
+    end: str
+
+
+class AutoUpdate(_Strict):
+    """Which updates happen by themselves."""
+
+    kubernetes_version: bool = True
+    machine_image_version: bool = True
+
+
+class Maintenance(_Strict):
+    """When a cluster may be changed, and what changes by itself."""
+
+    time_window: TimeWindow | None = None
+    time_zone: str | None = None
+    auto_update: AutoUpdate | None = None
+
+
+class ClusterSpec(_Strict):
+    """A cluster that is not described by a Shoot."""
+
+    access: Access | None = None
+    provider: Literal["gardener", "gke", "eks", "none"] = "none"
+    cloud_profile: str | None = None
+    maintenance: Maintenance | None = None
+
+
+class Cluster(HullmarkDocument):
+    """See ClusterSpec."""
+
+    kind: Literal["Cluster"]
+    spec: ClusterSpec = ClusterSpec()
+
+
+GeneratedFrom = Literal["rack", "tag", "hardwareProfile", "hostProfile", "hostname"]
+
+
+class GeneratedLabelsSpec(_Strict):
+    """A label that the design itself answers: `key` gets what `from` says of the node (DESIGN §5.2)."""
+
+    from_: GeneratedFrom = Field(alias="from")
+    key: str
+
+
+class GeneratedLabels(HullmarkDocument):
+    """See GeneratedLabelsSpec."""
+
+    kind: Literal["GeneratedLabels"]
+    spec: GeneratedLabelsSpec
+
+
+class AliasPair(_Strict):
+    """`secondary` follows `primary`; `from`/`before`: the cluster versions for which the pair holds."""
+
+    primary: str
+    secondary: str
+    ensure_secondary_exists: bool = False
+    from_: str | None = Field(default=None, alias="from")
+    before: str | None = None
+
+
+class LabelAliasesSpec(_Strict):
+    """See AliasPair."""
+
+    pairs: list[AliasPair]
+
+
+class LabelAliases(HullmarkDocument):
+    """See AliasPair."""
+
+    kind: Literal["LabelAliases"]
+    spec: LabelAliasesSpec
+
+
+class Namespaces(_Strict):
+    """Of which namespaces; none named: all."""
+
+    include: list[str] | None = None
+    exclude: list[str] | None = None
+
+
+TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname")
+
+
+class PodLabelPolicySpec(_Strict):
+    """Keys that pods get from their node. `topology` are exact keys, `extra` exact keys or `prefix/*`."""
+
+    enabled: bool = True
+    topology: list[str] = list(TOPOLOGY)
+    extra: list[str] = []
+    namespaces: Namespaces = Namespaces()
+    as_annotations: bool = False
+
+
+class PodLabelPolicy(HullmarkDocument):
+    """See PodLabelPolicySpec."""
+
+    kind: Literal["PodLabelPolicy"]
+    spec: PodLabelPolicySpec = PodLabelPolicySpec()
+
+
+KINDS: Mapping[str, type[HullmarkDocument]] = {
+    model.__name__: model for model in (NodeLabelPolicy, LabelRules, Cluster, GeneratedLabels, LabelAliases, PodLabelPolicy)
+}
+"""Hullmark's kinds by name."""
+
+
+def parsed(document: Document) -> HullmarkDocument | list[Problem]:
+    """The document as its kind's model, or everything that is wrong with it."""
+    model = KINDS[document.kind]
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        return list(problems_of(error, model, document))
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], document: Document, base: Path = ()) -> Iterator[Problem]:
+    """Pydantic's errors as problems of the document; `base` is where the model begins in it."""
+    for each in error.errors(include_url=False):
+        path = tuple(step for step in each["loc"] if step != "[key]")
+        type_, message = _told(each["type"], each, model, path)
+        yield document.problem(base + path, type_, message)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`: did you mean x?`, where something known looks like it; else empty."""
+    folded = {each.lower(): each for each in known}
+    close = get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
+    return f": did you mean {folded[close[0]]}?" if close else ""
+
+
+_WANTED = {"string_type": "text", "list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping", "int_type": "a whole number",
+           "bool_type": "true or false", "int_from_float": "a whole number"}  # fmt: skip
+_ADVICE = {("string_type", "a number"): ": put it in quotes", ("string_type", "true or false"): ": put it in quotes",
+           ("list_type", "text"): ": write it as [value]", ("int_type", "text"): ": leave the quotes out",
+           ("bool_type", "text"): ": write true or false, without quotes"}  # fmt: skip
+
+
+def _told(kind: str, error: Any, model: type[BaseModel], path: Path) -> tuple[str, str]:
+    """Kubernetes' word for it and what to do, for one of pydantic's error types."""
+    name, value = path[-1] if path else "", error["input"]
+    if kind == "missing":
+        return "Required", f"`{name}` is required"
+    if kind == "extra_forbidden":
+        return "Unknown", f"unknown field `{name}`{did_you_mean(str(name), _fields_at(model, path[:-1]))}"
+    if kind == "literal_error":
+        known = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        given = value if isinstance(value, str) else type_name(value)
+        return "NotSupported", f"`{given}` is not one of {', '.join(known)}{did_you_mean(str(given), known)}"
+    if kind in _WANTED:
+        given = type_name(value)
+        return "Invalid", f"must be {_WANTED[kind]}, not {given}{_ADVICE.get((kind, given), '')}"
+    if kind in ("too_short", "string_too_short"):
+        return "Invalid", "must not be empty: leave it out, or name something"
+    return "Invalid", error["msg"].removeprefix("Value error, ")
+
+
+def _fields_at(model: type[BaseModel] | None, path: Path) -> list[str]:
+    for step in path:
+        if model is not None and isinstance(step, str):
+            model = next((_model_in(field.annotation) for field in model.model_fields.values() if field.alias == step), None)
+    return [str(field.alias) for field in model.model_fields.values()] if model else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _model_in(each))), None)

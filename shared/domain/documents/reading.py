@@ -1,0 +1,223 @@
+"""Documents as they were written: where each stands, what it holds, and what is wrong with it.
+
+Who only needs the shapes does not pay for YAML: the parser is imported by the first `read`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from shared.domain.nodes import Node, NodeListing, NodeObject
+
+Path = tuple[str | int, ...]
+"""Where in a document: `("spec", "labels", "rack")`; the empty path is the document itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file's bytes under the name that errors show (a path, or `-` for standard input)."""
+
+    file: str
+    data: bytes
+    _found: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What finding lines has found so far (see `_lines_of`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document. `index` counts from 0 within its file; `line` is its first line, counted from the file's start, from 1."""
+
+    file: str
+    index: int
+    line: int
+    kind: str
+    """`NodeLabelPolicy`, `drydock/BaremetalNode/v1` (a Deckhand schema), `CloudProfile`; empty where the document has none."""
+    name: str
+    data: Mapping[str, Any]
+    source: Source | None = field(default=None, repr=False, compare=False)
+    """Where lines are found again; None for a document that no file holds (its line then serves for every path)."""
+    within: Path = ()
+    """Where it stands in its YAML document: `("items", 3)` in a List, else empty."""
+    root: int = 0
+    """The first line of that List; 0 outside of one."""
+
+    @property
+    def title(self) -> str:
+        """How people name it: `NodeLabelPolicy/racks`, `BaremetalNode/n1`."""
+        kind = self.kind.split("/")[1] if self.kind.count("/") == 2 else self.kind
+        return "/".join(part for part in (kind, self.name) if part)
+
+    def line_of(self, path: Path) -> int:
+        """The line of a path in this document, or of the nearest thing around it that is written there."""
+        if self.source is None:
+            return self.line
+        lines = _lines_of(self.source, self.root or self.line)
+        for length in range(len(path), 0, -1):
+            if (line := lines.get(self.within + path[:length])) is not None:
+                return line
+        return self.line
+
+    def problem(self, path: Path, type_: str, message: str) -> Problem:
+        """A problem of this document at this path, with its line."""
+        return Problem(self.file, self.line_of(path), self.title, path_text(path), type_, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the documents, for `validate`'s `errors` (DESIGN §11) and `messageList` (§7)."""
+
+    file: str
+    line: int
+    document: str
+    path: str
+    """`spec.kubernetes.versions[0].version`; empty for the document as a whole."""
+    type: str
+    """`Invalid`, `Required`, `Duplicate`, `Forbidden`, `NotSupported`, `NotFound`, `Unknown`, `Syntax` (Kubernetes' field error words)."""
+    message: str
+    """What is wrong, and what to do about it."""
+
+
+class DocumentsRefused(Exception):
+    """Every problem of the documents, in one answer."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(f"{p.file}:{p.line}: {p.document}: {p.path}: {p.message}" for p in problems))
+
+
+def path_text(path: Path) -> str:
+    """A path as people read it: `spec.labels[example.com/rack]`, `spec.pairs[0].primary`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step}]"
+    return text
+
+
+def read(sources: Iterable[Source]) -> tuple[list[Document], list[Problem]]:
+    """Every document of these files in order, and everything that cannot be read. A file that breaks off keeps what stood before.
+
+    Lists (`kind: List`, `ShootList`) are unfolded; empty documents and empty files are nothing.
+    """
+    from shared.domain.documents.parsing import values
+
+    documents: list[Document] = []
+    problems: list[Problem] = []
+    for source in sources:
+        for index, (line, value, flaws) in enumerate(values(source.data)):
+            document = Document(source.file, index, line, "", "", {}, source)
+            if isinstance(value, dict):
+                document = Document(source.file, index, line, _kind(value), _name(value), value, source)
+            problems += [Problem(source.file, flaw.line, document.title, path_text(flaw.path), flaw.type, flaw.message) for flaw in flaws]
+            if isinstance(value, dict):
+                documents.extend(_unfold(document, problems))
+            elif value is not None:
+                message = f"a document is a mapping with `kind` or `schema`; this one is {type_name(value)}"
+                problems.append(Problem(source.file, line, "", "", "Invalid", message))
+    return documents, problems
+
+
+def read_nodes(source: Source) -> list[Node]:
+    """The nodes that `kubectl get nodes -o json` or `-o yaml` wrote: a List, a NodeList or one Node. Raises DocumentsRefused."""
+    try:
+        listing = msgspec.json.decode(source.data, type=NodeListing)
+        if listing.items is not None and listing.kind in _LISTS and all(item.kind in ("", "Node") for item in listing.items):
+            return [item.node() for item in listing.items]
+    except (msgspec.MsgspecError, RecursionError):
+        pass  # not JSON, or not quite: the slow way says what is wrong and where
+    documents, problems = read([source])
+    nodes = []
+    for document in documents:
+        if document.kind != "Node":
+            message = f"{document.title or 'this'} is no Node: give what `kubectl get nodes -o json` writes"
+            problems.append(document.problem(("kind",), "NotSupported", message))
+            continue
+        try:
+            nodes.append(msgspec.convert(document.data, NodeObject).node())
+        except msgspec.ValidationError as error:
+            reason, _, where = str(error).partition(" - at `$")
+            problems.append(document.problem(_path_of(where.rstrip("`")), "Invalid", reason))
+    if problems:
+        raise DocumentsRefused(problems)
+    return nodes
+
+
+def type_name(value: Any) -> str:
+    """What a value is, in the words of YAML: `text`, `a number`, `a list`."""
+    return _TYPE_NAMES.get(type(value), type(value).__name__)
+
+
+_LISTS = ("", "List", "NodeList")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
+_TYPE_NAMES = {
+    str: "text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "a mapping",
+    type(None): "null",
+}
+
+
+def _path_of(text: str) -> Path:
+    """The path in one of msgspec's messages: `.metadata.labels[...]`."""
+    steps = [step for step in re.split(r"[.\[\]]+", text) if step]
+    return tuple(int(step) if step.isdigit() else step for step in steps)
+
+
+def _kind(data: Mapping[str, Any]) -> str:
+    kind = data.get("kind") if "kind" in data else data.get("schema")
+    return kind if isinstance(kind, str) else ""
+
+
+def _name(data: Mapping[str, Any]) -> str:
+    metadata = data.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _unfold(document: Document, problems: list[Problem]) -> Iterator[Document]:
+    items = document.data.get("items")
+    if not document.kind.endswith("List") or not isinstance(items, list):
+        if document.kind:
+            yield document
+        else:
+            message = "a document says what it is by `kind` (with `apiVersion`) or by `schema`"
+            problems.append(document.problem((), "Required", message))
+        return
+    implied = {"apiVersion": document.data.get("apiVersion"), "kind": document.kind.removesuffix("List")}
+    root = document.root or document.line
+    for number, item in enumerate(items):
+        within = (*document.within, "items", number)
+        line = _lines_of(document.source, root).get(within, document.line) if document.source else document.line
+        if not isinstance(item, dict):
+            message = f"an item of a {document.kind} is a mapping, not {type_name(item)}"
+            problems.append(Problem(document.file, line, document.title, path_text(within), "Invalid", message))
+            continue
+        data = implied | item if implied["kind"] and "kind" not in item else item
+        yield from _unfold(
+            Document(document.file, document.index, line, _kind(data), _name(data), data, document.source, within, root), problems
+        )
+
+
+def _lines_of(source: Source, first: int) -> dict[Path, int]:
+    """The line of every path of the YAML document whose value begins on line `first`. The last one looked at is kept."""
+    from shared.domain.documents.parsing import lines, offsets
+
+    found = source._found
+    if "offsets" not in found:
+        found["offsets"] = offsets(source.data)
+    if found.get("first") != first:
+        found["first"], found["lines"] = first, lines(source.data, found["offsets"][first - 1], first)
+    paths: dict[Path, int] = found["lines"]
+    return paths

@@ -1,0 +1,384 @@
+"""What a node should carry, and what it takes to get there."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from shared.domain.documents.design import DesignNode, flat
+from shared.domain.documents.kinds import Expression, NodeLabelPolicy, NodeMatch, OnConflict, Prune
+from shared.domain.keys import PROTECTED
+from shared.domain.labels.aliases import KEP_793, AliasPair
+from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
+
+KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
+KEEP_DOMAINS = (
+    # clouds
+    "cloud.google.com", "eks.amazonaws.com", "kubernetes.azure.com", "microsoft.com", "azure.com", "oraclecloud.com", "digitalocean.com",
+    "hetzner.cloud", "linode.com", "scaleway.com", "ovh.com", "ibm.com", "ibm-cloud.kubernetes.io", "alibabacloud.com", "tencentyun.com",
+    "vmware.com", "eksctl.io", "amazonaws.com", "gke.io", "exoscale.net", "vultr.com", "upcloud.com",
+    # autoscalers, distributions, cluster managers
+    "karpenter.sh", "karpenter.k8s.aws", "karpenter.azure.com", "spotinst.io", "cast.ai", "gardener.cloud", "sapcloud.io", "openshift.io",
+    "cattle.io", "rancher.io", "k3s.io", "rke2.io", "k0sproject.io", "microk8s.io", "talos.dev", "flatcar-linux.org", "coreos.com",
+    "kubesphere.io", "kops.k8s.io", "mirantis.com", "tanzu.vmware.com",
+    # hardware
+    "nvidia.com", "amd.com", "intel.com", "habana.ai", "mellanox.com", "xilinx.com", "qualcomm.com",
+    # networks, storage, virtualisation
+    "projectcalico.org", "cilium.io", "antrea.io", "ovn.org", "tigera.io", "istio.io", "metallb.universe.tf", "rook.io", "longhorn.io",
+    "portworx.com", "linbit.com", "openebs.io", "ceph.com", "kubevirt.io", "submariner.io", "katacontainers.io",
+)  # fmt: skip
+"""Whose labels `prune: all` leaves alone unless LabelRules says otherwise: the usual vendors' and clouds', and every domain below them."""
+
+
+def in_domains(key: str, domains: Iterable[str]) -> bool:
+    """Whether the key's domain is one of these or below one. A key without a domain is in none."""
+    domain, slash, _ = key.rpartition("/")
+    return bool(slash) and any(domain == each or domain.endswith(f".{each}") for each in domains)
+
+
+# --- what the design and the policies declare ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a node should carry: its whole declared set. `on_conflict` names only the keys that are not forced."""
+
+    labels: Mapping[str, str]
+    sources: Mapping[str, str]
+    prune: Prune = "owned"
+    on_conflict: Mapping[str, OnConflict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two policies of one priority that want different values for one key of one node."""
+
+    key: str
+    priority: int
+    first: str
+    first_value: str
+    second: str
+    second_value: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.key}: {self.first} says {self.first_value!r}, {self.second} says {self.second_value!r}, "
+            f"both with priority {self.priority}: give one of them a higher priority"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConflict:
+    """Nothing can be declared for this node until the policies agree."""
+
+    node: str
+    clashes: tuple[Clash, ...]
+
+    @property
+    def message(self) -> str:
+        """Every clash, with what to do."""
+        return "; ".join(str(clash) for clash in self.clashes)
+
+
+class Policies:
+    """A site's rules beside its nodes: policies (highest priority first), clusters, pairs, pods. JSON in a revision.
+
+    Policies are found by the node that they may select, because a plan asks once per node.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[NodeLabelPolicy] = (),
+        *,
+        clusters: Mapping[str, dict[str, Any]] | None = None,
+        alias_pairs: Iterable[AliasPair] | None = None,
+        pod_policies: Iterable[dict[str, Any]] = (),
+        keep_domains: Iterable[str] | None = None,
+        allow_protected: Iterable[str] = (),
+    ) -> None:
+        self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
+        self.clusters = dict(clusters or {})
+        """The Cluster documents' specs, by name, as they were written."""
+        self.alias_pairs = KEP_793 if alias_pairs is None else tuple(alias_pairs)
+        """The declared pairs, for whatever cluster version; KEP-793's where no document declares any."""
+        self.pod_policies = list(pod_policies)
+        """The PodLabelPolicy documents' specs, as they were written."""
+        self.keep_domains = KEEP_DOMAINS if keep_domains is None else tuple(keep_domains)
+        """What `prune: all` spares besides Kubernetes' own domains."""
+        self.keys_looked_at = frozenset(key for policy in self.all for key in _keys_looked_at(policy))
+        """The labels that decide whether a policy selects a node."""
+        self.allow_protected = frozenset(allow_protected)
+        """Protected keys that LabelRules admits for every document."""
+        self._merged: dict[tuple[int, ...], Declared | tuple[Clash, ...]] = {}
+        self._by: dict[tuple[str, str], list[int]] = {}
+        self._others: list[int] = []
+        for number, policy in enumerate(self.all):
+            narrow = next(((kind, values) for kind, values in _indexed(policy.spec.nodes) if values), None)
+            if narrow is None:
+                self._others.append(number)
+            else:
+                for value in dict.fromkeys(narrow[1]):
+                    self._by.setdefault((narrow[0], value), []).append(number)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for `from_json`."""
+        return {
+            "policies": [policy.model_dump(mode="json", by_alias=True, exclude_none=True) for policy in self.all],
+            "clusters": self.clusters,
+            "aliasPairs": [asdict(pair) for pair in self.alias_pairs],
+            "podPolicies": self.pod_policies,
+            "keepDomains": list(self.keep_domains),
+            "allowProtected": sorted(self.allow_protected),
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """What `to_json` wrote."""
+        return cls(
+            [NodeLabelPolicy.model_validate(policy) for policy in body["policies"]],
+            clusters=body["clusters"],
+            alias_pairs=[AliasPair(**pair) for pair in body["aliasPairs"]],
+            pod_policies=body["podPolicies"],
+            keep_domains=body["keepDomains"],
+            allow_protected=body.get("allowProtected", ()),
+        )
+
+    def merged(self, chosen: tuple[NodeLabelPolicy, ...]) -> Declared | tuple[Clash, ...]:
+        """What these of its policies declare together; asked for again and again, because most nodes are selected alike."""
+        which = tuple(map(id, chosen))
+        if which not in self._merged:
+            self._merged[which] = merge(chosen)
+        return self._merged[which]
+
+    def named_nodes(self) -> set[str]:
+        """The nodes that policies list by name: they count as nodes that the site names."""
+        return {value for kind, value in self._by if kind == "name"}
+
+    def concern(self, design: DesignNode, cluster: str) -> bool:
+        """Whether a node of the site, not found in this cluster, belongs there: not if only policies for other clusters name it."""
+        if design != DesignNode(design.name) or not (naming := self._by.get(("name", design.name))):
+            return True
+        clusters = [self.all[number].spec.clusters for number in naming]
+        return any(each is None or cluster in each for each in clusters)
+
+    def selecting(self, name: str, design: DesignNode | None, own: Mapping[str, str], cluster: str) -> list[NodeLabelPolicy]:
+        """The policies that select this node, highest priority first. `own`: the node's own labels (see `own_labels`)."""
+        return [policy for policy in self.candidates(name, design) if selects(policy, name, design, own, cluster=cluster)]
+
+    def candidates(self, name: str, design: DesignNode | None) -> Iterator[NodeLabelPolicy]:
+        """Every policy that names, racks and tags don't rule out."""
+        found = list(self._others)
+        if self._by:
+            found += self._by.get(("name", name), ())
+            if design is not None:
+                found += self._by.get(("rack", design.rack), ()) if design.rack else ()
+                for tag in design.tags:
+                    found += self._by.get(("tag", tag), ())
+        return (self.all[number] for number in sorted(set(found)))
+
+
+def _keys_looked_at(policy: NodeLabelPolicy) -> Iterator[str]:
+    for match in (policy.spec.nodes, policy.spec.exclude):
+        if match is not None:
+            yield from match.match_labels or ()
+            yield from (expression.key for expression in match.match_expressions or ())
+
+
+def _indexed(nodes: NodeMatch) -> tuple[tuple[str, list[str] | None], ...]:
+    return ("name", nodes.names), ("rack", nodes.racks), ("tag", nodes.tags)
+
+
+def own_labels(design: DesignNode | None, live: Node | None, keys: Iterable[str]) -> Mapping[str, str]:
+    """Those of `keys` that a node has of its own, for policies to look at: the design's labels over the live ones, without those that
+    only Hullmark holds. What policies wrote must not select for policies; else a policy could feed on itself.
+    """
+    own: dict[str, str] = {}
+    for key in keys:
+        if design is not None and key in design.labels:
+            own[key] = design.labels[key]
+        elif live is not None and key in live.labels and not _ours_alone(live.owners.get(key, ())):
+            own[key] = live.labels[key]
+    return own
+
+
+def _ours_alone(owners: Sequence[str]) -> bool:
+    return bool(owners) and all(owner in (OWNER, ALIAS_OWNER) for owner in owners)
+
+
+def selects(
+    policy: NodeLabelPolicy,
+    name: str,
+    design: DesignNode | None,
+    own: Mapping[str, str],
+    *,
+    cluster: str | None = None,
+    open_: bool = False,
+) -> bool | None:
+    """Whether a policy selects a node. With `open_`, labels that `own` lacks may still be on the live node: then None is "it depends".
+
+    `cluster` None leaves the policy's clusters out of it.
+    """
+    spec = policy.spec
+    if cluster is not None and spec.clusters is not None and cluster not in spec.clusters:
+        return False
+    chosen = _matches(spec.nodes, name, design, own, open_)
+    if chosen is False or spec.exclude is None:
+        return chosen
+    excluded = _matches(spec.exclude, name, design, own, open_)
+    if excluded is True:
+        return False
+    return chosen if excluded is False else None
+
+
+def _matches(match: NodeMatch, name: str, design: DesignNode | None, own: Mapping[str, str], open_: bool) -> bool | None:
+    """Every criterion must hold: one False decides, else one "it depends" does."""
+    if match.names is not None and name not in match.names:
+        return False
+    if match.racks is not None and (design is None or design.rack not in match.racks):
+        return False
+    if match.tags is not None and (design is None or not any(tag in match.tags for tag in design.tags)):
+        return False
+    answer: bool | None = True
+    for key, wanted in (match.match_labels or {}).items():
+        if key in own or not open_:
+            if own.get(key) != wanted:
+                return False
+        else:
+            answer = None
+    for expression in match.match_expressions or ():
+        if expression.key in own or not open_:
+            if not _holds(expression, own.get(expression.key)):
+                return False
+        else:
+            answer = None
+    return answer
+
+
+def _holds(expression: Expression, value: str | None) -> bool:
+    """Kubernetes' label selector: NotIn holds where the key is absent."""
+    match expression.operator:
+        case "In":
+            return value is not None and value in expression.values
+        case "NotIn":
+            return value is None or value not in expression.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+
+
+def declare(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> Declared | PolicyConflict:
+    """What a node should carry: the design's labels, and over them the policies', key by key by priority (DESIGN §3).
+
+    A node that nothing names or selects has an empty declared set.
+    """
+    chosen = policies.selecting(name, design, own_labels(design, live, policies.keys_looked_at), cluster) if policies.all else []
+    if not chosen:
+        return Declared(flat(design.labels), flat(design.sources)) if design is not None else Declared({}, {})
+    merged = policies.merged(tuple(chosen))
+    if not isinstance(merged, Declared):
+        return PolicyConflict(name, merged)
+    if design is None or not design.labels:
+        return merged
+    return replace(merged, labels={**flat(design.labels), **merged.labels}, sources={**flat(design.sources), **merged.sources})
+
+
+def merge(chosen: Sequence[NodeLabelPolicy]) -> Declared | tuple[Clash, ...]:
+    """What these policies, highest priority first, declare together, or where they contradict each other."""
+    if clashes := clashes_of(chosen):
+        return clashes
+    labels: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    on_conflict: dict[str, OnConflict] = {}
+    for policy in chosen:
+        for key, value in policy.spec.labels.items():
+            if key not in labels:
+                labels[key], sources[key] = value, policy.title
+                if policy.spec.on_conflict != "force":
+                    on_conflict[key] = policy.spec.on_conflict
+    prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
+    return Declared(labels, sources, prune, on_conflict)
+
+
+def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:
+    """Where these policies, all selecting one node, want different values at one priority."""
+    wanted: dict[tuple[str, int], tuple[str, str]] = {}
+    clashes = []
+    for policy in policies:
+        for key, value in policy.spec.labels.items():
+            title, known = wanted.setdefault((key, policy.spec.priority), (policy.title, value))
+            if known != value:
+                clashes.append(Clash(key, policy.spec.priority, title, known, policy.title, value))
+    return tuple(clashes)
+
+
+# --- what it takes to get there --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What lies between a node and what is declared for it.
+
+    `set` and `remove` are what a person sees change; `reasons` says why for each of their keys. `skipped` and `refused` map keys that
+    another manager holds with another value to that manager: a policy says to leave them (`skip`), or that the node fails (`fail`).
+    `released` are undeclared keys of ours that others hold too: the next Apply gives them up, and nothing is seen of it.
+    """
+
+    set: Mapping[str, str] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    released: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def write(self) -> bool:
+        """Whether the node needs a write: something changes, or ownership is to be given up."""
+        return bool(self.set or self.remove or self.released) and not self.refused
+
+
+UNKNOWN_MANAGER = "another manager"
+"""Who holds a key of a listing without managedFields: somebody, as far as one can know."""
+
+
+def diff(declared: Declared, live: Node, keep_domains: Iterable[str] = KEEP_DOMAINS) -> Difference:
+    """Compare a node with what is declared for it (DESIGN §5.4, §5.5). `keep_domains`: what `prune: all` spares besides Kubernetes' own."""
+    wrong = {key: value for key, value in declared.labels.items() if live.labels.get(key) != value}
+    holders = {key: holder for key in declared.on_conflict if key in wrong and (holder := _holder(key, live))}
+    skipped = {key: holder for key, holder in holders.items() if declared.on_conflict[key] == "skip"}
+    refused = {key: holder for key, holder in holders.items() if declared.on_conflict[key] == "fail"}
+
+    ours = [key for key in live.applied.get(OWNER, ()) if key not in declared.labels or key in skipped]
+    reasons = {key: "no longer declared" for key in ours if key in live.labels and set(live.owners.get(key, ())) <= {OWNER}}
+    released = sorted(key for key in ours if key not in reasons)
+    if declared.prune == "all":
+        undeclared = prunable(live.labels, declared.labels, keep_domains, live.owners)
+        reasons |= {key: "not declared, and a policy says prune: all" for key in undeclared if key not in reasons}
+    removed = tuple(sorted(reasons))
+    changed = {key: value for key, value in wrong.items() if key not in skipped}
+    reasons |= {key: f"declared by {declared.sources[key]}" if key in declared.sources else "declared" for key in changed}
+    return Difference(changed, removed, skipped, refused, tuple(key for key in released if key not in removed), reasons)
+
+
+def prunable(
+    labels: Mapping[str, str], declared: Container[str], keep_domains: Iterable[str], owners: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """The keys that `prune: all` takes from a node, sorted: what is not declared, except protected keys, keys of Kubernetes' and the
+    kept domains, and (where `owners` tells) secondary keys that we keep equal to their primaries.
+    """
+    domains = (*KUBERNETES_DOMAINS, *keep_domains)
+    return sorted(
+        key
+        for key in labels
+        if key not in declared and key not in PROTECTED and ALIAS_OWNER not in (owners or {}).get(key, ()) and not in_domains(key, domains)
+    )
+
+
+def _holder(key: str, live: Node) -> str:
+    """Which other manager holds a key of this node; empty where none does."""
+    if key not in live.labels:
+        return ""
+    if not live.owners:
+        return UNKNOWN_MANAGER
+    return next((owner for owner in live.owners.get(key, ()) if owner not in (OWNER, ALIAS_OWNER)), "")

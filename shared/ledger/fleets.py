@@ -1,0 +1,113 @@
+"""All fleets of a revision as one: its Shoot documents, and the live ones that its Cluster documents name.
+
+fleet/<namespace>/<name>/<n>.json   what was changed since the Shoot document was written (clusters that live in documents)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from shared.domain.documents.reading import Document
+from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
+from shared.domain.versions.clusters import FleetCluster, Step
+from shared.domain.versions.profiles import Gardener, gardener
+from shared.ports import ClusterError, Fleet, ObjectStore, Refused, Stale
+
+
+class DocumentFleet:
+    """Clusters that are Shoot documents. What is applied to them is kept beside the documents, and counts while it starts from them."""
+
+    def __init__(self, store: ObjectStore, shoots: Mapping[str, FleetCluster]) -> None:
+        self._store = store
+        self._shoots = shoots
+
+    def clusters(self) -> Iterator[FleetCluster]:
+        changed = {key.split("/")[1] + "/" + key.split("/")[2] for key in self._store.keys("fleet/")} if self._shoots else set()
+        for name, cluster in self._shoots.items():
+            yield self._now(cluster) if _folder(name) in changed else cluster
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        return self._now(self._shoots[name]) if name in self._shoots else None
+
+    def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        return [], []
+
+    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+        cluster = self.cluster(name)
+        current = None if cluster is None else step.version_in(cluster)
+        if current is None:
+            raise Refused("NotFound", f"{name} has no {step.key}")
+        if current == step.to:
+            return False
+        if current != step.current:
+            raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
+        taken = len(self._store.keys(f"fleet/{_folder(name)}/"))
+        body = json.dumps({"component": step.component, "subject": step.subject, "from": step.current, "to": step.to}).encode()
+        if not dry_run and not self._store.create(f"fleet/{_folder(name)}/{taken + 1:06}.json", body):
+            raise Stale(f"{name} is being changed by somebody else")
+        return True
+
+    def _now(self, cluster: FleetCluster) -> FleetCluster:
+        for key in self._store.keys(f"fleet/{_folder(cluster.id)}/"):
+            change = json.loads(self._store.get(key) or b"{}")
+            step = Step(change["component"], change["subject"], change["from"], change["to"])
+            if step.version_in(cluster) == step.current:
+                cluster = cluster.with_versions({(step.component, step.subject): step.to})
+        return cluster
+
+
+def _folder(name: str) -> str:
+    return "/".join(quote(part, safe="") for part in name.split("/", 1))
+
+
+@dataclass
+class Fleets:
+    """Several fleets as one, under the profiles of the documents (which win over a fleet's own of the same name)."""
+
+    parts: Sequence[Fleet]
+    documents: Gardener = field(default_factory=Gardener)
+    unreachable: list[str] = field(default_factory=list)
+    """Why a fleet could not be listed; the others are decided all the same."""
+
+    def view(self) -> Gardener:
+        """All clusters and profiles as they are now."""
+        seen = Gardener()
+        for part in self.parts:
+            try:
+                profiles, namespaced = part.profiles()
+                listed = list(part.clusters())
+            except ClusterError as error:
+                self.unreachable.append(str(error))
+                continue
+            seen.profiles |= {profile.name: profile for profile in profiles}
+            seen.namespaced |= {(each.namespace, each.name): each for each in namespaced}
+            seen.clusters |= {cluster.id: cluster for cluster in listed}
+        seen.profiles |= self.documents.profiles
+        seen.namespaced |= self.documents.namespaced
+        return seen
+
+    def find(self, name: str) -> tuple[Fleet, FleetCluster] | None:
+        """The fleet that has a cluster of this id, and the cluster read anew."""
+        for part in reversed(self.parts):
+            cluster = part.cluster(name)
+            if cluster is not None:
+                return part, cluster
+        return None
+
+
+Opener = Callable[[str, Mapping[str, Any]], Fleet]
+"""(name, spec of a Cluster document) → the fleet behind it. Raises Refused."""
+
+
+def fleets_of(store: ObjectStore, documents: list[Document], declared: Mapping[str, Mapping[str, Any]], opened: Opener) -> Fleets:
+    """The fleets of a revision: its Shoots, then whatever its Cluster documents' `provider` opens."""
+    read = gardener(documents)
+    parts: list[Fleet] = [DocumentFleet(store, read.clusters)]
+    for name, spec in declared.items():
+        if spec.get("provider", "none") != "none":
+            parts.append(opened(name, spec))
+    return Fleets(parts, read)

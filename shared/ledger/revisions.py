@@ -1,0 +1,302 @@
+"""Documents as they are kept: staged by collection, committed as immutable revisions, never changed.
+
+staged/<collection>/<k>.json                what was staged, newest last; a revision names those it holds
+revisions/<n>/<ulid>/policies.json          policies, clusters, pairs and pods' policies, validated
+revisions/<n>/<ulid>/clusters.json          how each of its clusters is reached
+revisions/<n>/<ulid>/gardener.json          its Gardener documents, validated
+revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
+revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
+tags/<tag>/<n>.json                         `site-action-success`, `site-action-failure`, anything a person sets
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ulid import ULID
+
+from shared.domain.actions import Record
+from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
+from shared.ledger.records import number_of, read_record
+from shared.ports import ObjectStore, StoreError
+
+if TYPE_CHECKING:
+    from shared.domain.documents.design import DesignNode
+    from shared.domain.labels.policies import Policies
+    from shared.domain.site import Site
+
+NODES_PER_SHARD = 500
+"""A part of an action spans one or two shards. A node with 60 labels takes about 2 kB, so a shard about 1 MB."""
+COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""What names a collection: one step of a path in the store, and of a URL."""
+DEFAULT_COLLECTION = "default"
+
+
+class NothingStaged(Exception):
+    """There is nothing to commit."""
+
+
+class UnknownRevision(Exception):
+    """There is no revision of that number."""
+
+
+class Staged(Record):
+    """One collection as it was staged: files by name, in order."""
+
+    collection: str
+    by: str
+    at: datetime
+    files: list[tuple[str, str]]
+    digest: str
+
+
+class Collection(Record):
+    """A collection inside a revision: which staged object it is."""
+
+    staged: str
+    digest: str
+    files: list[str]
+
+
+class Committed(Record):
+    """`revision.json`."""
+
+    number: int
+    objects: str
+    by: str
+    at: datetime
+    digest: str
+    collections: dict[str, Collection]
+    documents: int
+    nodes: int
+    bounds: list[str]
+    """The first name of each shard of nodes."""
+
+
+class Revision:
+    """One committed revision. What is asked of it is read then, and kept: it never changes."""
+
+    def __init__(self, store: ObjectStore, about: Committed) -> None:
+        self._store = store
+        self.about = about
+        self.number = about.number
+        self._shards: dict[int, dict[str, DesignNode]] = {}
+
+    @functools.cached_property
+    def policies(self) -> Policies:
+        """Everything but the nodes, resolved."""
+        from shared.domain.labels.policies import Policies
+
+        return Policies.from_json(self._object("policies.json"))
+
+    @functools.cached_property
+    def clusters(self) -> dict[str, dict[str, Any]]:
+        """How the revision's Cluster documents say that each is reached, by name; a part that needs no more reads no policy."""
+        found: dict[str, dict[str, Any]] = self._object("clusters.json")
+        return found
+
+    @functools.cached_property
+    def gardener(self) -> list[Document]:
+        """The revision's CloudProfile, NamespacedCloudProfile and Shoot documents."""
+        found: list[dict[str, Any]] = self._object("gardener.json")["documents"]
+        return [Document(each["file"], 0, each["line"], each["data"]["kind"], each["name"], each["data"]) for each in found]
+
+    def node(self, name: str) -> DesignNode | None:
+        """One node of the design, from its shard."""
+        number = bisect.bisect_right(self.about.bounds, name) - 1
+        return self._shard(number).get(name) if number >= 0 else None
+
+    def nodes(self) -> Iterator[DesignNode]:
+        """Every node of the design in order of names, one shard in memory at a time."""
+        for number in range(len(self.about.bounds)):
+            yield from self._read_shard(number).values()
+
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Those names that the design does not name."""
+        return [name for name in names if self.node(name) is None]
+
+    def _shard(self, number: int) -> dict[str, DesignNode]:
+        if number not in self._shards:
+            self._shards[number] = self._read_shard(number)
+        return self._shards[number]
+
+    def _read_shard(self, number: int) -> dict[str, DesignNode]:
+        from shared.domain.documents.design import DesignNode
+
+        return {name: DesignNode.from_json(name, body) for name, body in self._object(f"nodes/{number:05}.json").items()}
+
+    def _object(self, name: str) -> dict[str, Any]:
+        key = f"revisions/{self.number:06}/{self.about.objects}/{name}"
+        body = self._store.get(key)
+        try:
+            found = json.loads(body) if body is not None else None
+        except ValueError as error:
+            raise StoreError(f"{key} in the store is not whole JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise StoreError(f"revision {self.number} is not whole: {key} is missing from the store")
+        return found
+
+
+class Revisions:
+    """Staged and committed documents in one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._known: dict[int, Revision] = {}
+
+    # staging
+
+    def stage(self, collection: str, sources: Sequence[Source], by: str, now: datetime) -> Staged:
+        """Put documents into a collection's buffer in place of what it held. They are judged when they are committed,
+        but must be text. Raises DocumentsRefused.
+        """
+        files, problems = [], []
+        for source in sources:
+            try:
+                files.append((source.file, source.data.decode("utf-8-sig")))
+            except UnicodeDecodeError as error:
+                line = source.data.count(b"\n", 0, error.start) + 1
+                problems.append(Problem(source.file, line, "", "", "Syntax", f"not UTF-8 text at byte {error.start}: is this a YAML file?"))
+        if problems:
+            raise DocumentsRefused(problems)
+        staged = Staged(collection=collection, by=by, at=now, files=files, digest=_digest(files))
+        while not self._store.create(f"staged/{collection}/{self._staged_count(collection) + 1:06}.json", staged.to_bytes()):
+            continue
+        return staged
+
+    def buffers(self) -> dict[str, str]:
+        """Collection → key of what its buffer holds, for the collections that differ from the newest revision."""
+        base = self._base()
+        newest = {name: self._newest_staged(name) for name in self._store.folders("staged/")}
+        return {name: key for name, key in newest.items() if key and (name not in base or key > base[name].staged)}
+
+    def staged(self, key: str) -> Staged:
+        """What was staged under this key."""
+        found = read_record(self._store, key, Staged)
+        if found is None:
+            raise StoreError(f"{key} is missing from the store")
+        return found
+
+    def _staged_count(self, collection: str) -> int:
+        return int(self._newest_staged(collection).rpartition("/")[2].removesuffix(".json") or 0)
+
+    def _newest_staged(self, collection: str) -> str:
+        keys = self._store.keys(f"staged/{collection}/")
+        return keys[-1] if keys else ""
+
+    def _base(self) -> dict[str, Collection]:
+        newest = self.newest()
+        return self.get(newest).about.collections if newest else {}
+
+    # committing
+
+    def commit(self, by: str, now: datetime) -> tuple[Revision, list[Problem]]:
+        """Replace the staged collections, keep the others, validate everything, and write the next revision with its warnings.
+
+        Raises NothingStaged and DocumentsRefused. Of two committers at once each gets a number of its own: the second one
+        begins again on top of the first.
+        """
+        while True:
+            number = self.newest()
+            buffers = self.buffers()
+            if not buffers:
+                raise NothingStaged("nothing is staged: `hullmark documents stage -f …` first")
+            keys = {name: kept.staged for name, kept in self._base().items()} | buffers
+            collections = {name: self.staged(key) for name, key in sorted(keys.items())}
+            from shared.domain.site import load
+
+            site = load(sources_of(collections.values()), previous=self.sources(number) if number else (), now=now)
+            about = self._write(number + 1, {name: (keys[name], staged) for name, staged in collections.items()}, site, by, now)
+            if self._store.create(f"revisions/{number + 1:06}/revision.json", about.to_bytes()):
+                return self.get(number + 1), site.warnings
+
+    def _write(self, number: int, collections: dict[str, tuple[str, Staged]], site: Site, by: str, now: datetime) -> Committed:
+        objects = str(ULID())
+        folder = f"revisions/{number:06}/{objects}"
+        names = sorted(site.nodes)
+        shards = [names[start : start + NODES_PER_SHARD] for start in range(0, len(names), NODES_PER_SHARD)]
+        for index, shard in enumerate(shards):
+            self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: site.nodes[name].to_json() for name in shard}))
+        self._store.create(f"{folder}/policies.json", _json(site.policies.to_json()))
+        gardener = [each for documents in site.gardener.values() for each in documents]
+        self._store.create(
+            f"{folder}/gardener.json",
+            _json({"documents": [{"file": d.file, "line": d.line, "name": d.name, "data": d.data} for d in gardener]}),
+        )
+        reached = {name: spec["access"] for name, spec in site.policies.clusters.items() if spec.get("access")}
+        self._store.create(f"{folder}/clusters.json", _json(reached))
+        return Committed(
+            number=number,
+            objects=objects,
+            by=by,
+            at=now,
+            digest=_digest([(name, staged.digest) for name, (_, staged) in collections.items()]),
+            collections={
+                name: Collection(staged=key, digest=staged.digest, files=[file for file, _ in staged.files])
+                for name, (key, staged) in collections.items()
+            },
+            documents=site.document_count,
+            nodes=len(names),
+            bounds=[shard[0] for shard in shards],
+        )
+
+    # reading
+
+    def newest(self) -> int:
+        """The newest committed number; 0 before the first."""
+        for name in reversed(self._store.folders("revisions/")):
+            if int(name) in self._known or self._store.get(f"revisions/{name}/revision.json") is not None:
+                return int(name)
+        return 0
+
+    def numbers(self) -> list[int]:
+        """Every committed number, ascending."""
+        return list(range(1, self.newest() + 1))
+
+    def get(self, number: int) -> Revision:
+        """A revision. Raises UnknownRevision."""
+        if number not in self._known:
+            key = f"revisions/{number:06}/revision.json"
+            about = read_record(self._store, key, Committed)
+            if about is None:
+                raise UnknownRevision(f"no revision {number}; the newest is {self.newest()}")
+            self._known[number] = Revision(self._store, about)
+        return self._known[number]
+
+    def sources(self, number: int) -> list[Source]:
+        """The documents of a revision, as they were staged."""
+        return sources_of(self.staged(kept.staged) for kept in self.get(number).about.collections.values())
+
+    # tags
+
+    def tag(self, number: int, tag: str, by: str, now: datetime) -> None:
+        """Set a tag; setting it again changes nothing. Raises UnknownRevision."""
+        self.get(number)
+        self._store.create(f"tags/{tag}/{number:06}.json", _json({"by": by, "at": now.isoformat()}))
+
+    def tagged(self, tag: str) -> list[int]:
+        """The revisions that carry a tag."""
+        return [number_of(key) for key in self._store.keys(f"tags/{tag}/")]
+
+    def tags(self, number: int) -> list[str]:
+        """The tags of a revision; `committed` is on every one."""
+        return ["committed", *(tag for tag in self._store.folders("tags/") if number in self.tagged(tag))]
+
+
+def sources_of(collections: Iterable[Staged]) -> list[Source]:
+    """The files of several collections, in order."""
+    return [Source(file, text.encode()) for staged in collections for file, text in staged.files]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(_json(value)).hexdigest()

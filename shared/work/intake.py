@@ -1,0 +1,93 @@
+"""Taking a request: what is refused at the door, and the record of what is accepted (DESIGN §4, §6, §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shared.domain.actions import ActionRequest
+from shared.domain.keys import is_subdomain
+from shared.ledger.actions import deadline
+from shared.messages import RelabelRequest
+from shared.ports import Refused
+from shared.work.planning import live_nodes
+from shared.world import World
+
+SITE_TAGS = ("site-action-success", "site-action-failure")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why a request is refused: a CamelCase code and what to do."""
+
+    reason: str
+    message: str
+
+
+class Rejected(Exception):
+    """The request is refused as a whole and nothing is recorded; every problem is in it."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problem.message for problem in problems))
+
+
+def accept(
+    request: RelabelRequest,
+    action: str,
+    world: World,
+    now: datetime,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    context_marker: str = "",
+    reach: bool = False,
+) -> ActionRequest:
+    """Check and record a request under the id `action`; an id that was accepted before is returned as it was recorded.
+
+    `parameters` and `context_marker` are kept as they are, for whoever asked to find them again. With `reach`, a cluster that does not
+    answer is told before anything is recorded (somebody waits for the answer).
+
+    Raises Rejected, and Refused or Unavailable where the cluster is asked (about names that no document knows, say) and does not answer.
+    """
+    known = world.actions.find(action)
+    if known:
+        return known
+    number = world.revisions.newest()
+    if not number:
+        raise Rejected(Problem("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`"))
+    if not request.whole_site and not any(world.revisions.tagged(tag) for tag in SITE_TAGS):
+        how = "run update_site (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N site-action-success`"
+        raise Rejected(Problem("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
+    revision = world.revisions.get(number)
+    try:
+        cluster = request.cluster or world.default_cluster(revision)
+        access = world.cluster(cluster, revision)
+    except Refused as refused:
+        raise Rejected(Problem(refused.reason, str(refused))) from refused
+    if reach:
+        access.server_version()
+    unnamed = revision.unknown(request.target_nodes or [])
+    live = live_nodes([name for name in unnamed if is_subdomain(name)], access) if unnamed else {}
+    unknown = [name for name in unnamed if name not in live]
+    if unknown:
+        where = f"neither in revision {number} nor in cluster {cluster}"
+        raise Rejected(*(Problem("UnknownNode", f"unknown node {name}: {where}") for name in unknown))
+    return world.actions.accept(
+        ActionRequest(
+            id=action,
+            name=request.name,
+            cluster=cluster,
+            revision=number,
+            requested_by=request.requested_by,
+            requested_at=now,
+            deadline=deadline(now, world.settings.action_seconds),
+            target_nodes=request.target_nodes,
+            node_filter=request.node_filter.model_dump(exclude_none=True) if request.node_filter else None,
+            dry_run=request.dry_run,
+            retry_of=request.retry_of,
+            parameters=dict(parameters or {}),
+            context_marker=context_marker,
+        )
+    )

@@ -1,0 +1,138 @@
+"""What a pod gets from its node, answered in time: the declared policies and the nodes of each cluster, kept between requests.
+
+Whatever can't be known before the deadline is left out, and the answer says so: pods bind, labels may be missing
+(`hullmark pods backfill` adds them later).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from shared.domain.documents.kinds import PodLabelPolicySpec
+from shared.domain.pods.copying import Additions, Copying, Own, Placement, copying, decide, needs_own
+from shared.ports import Cluster, ClusterError, Pods, StoreError
+from shared.work.node_cache import NodeCache
+from shared.work.reads import Clock, Late, Reads, Refreshed
+
+if TYPE_CHECKING:
+    from shared.world import World
+
+POLICIES_AGE = 10.0
+"""Seconds after which a newly committed revision is looked for."""
+NODES_AGE = 30.0
+"""Seconds after which the nodes are listed again: how long a changed node label may go unseen."""
+OLD = 300.0
+"""Seconds after which what could not be refreshed is worth a warning."""
+
+
+class Declared:
+    """The policies of one revision, summed up once for each namespace that is asked about."""
+
+    def __init__(self, policies: Sequence[PodLabelPolicySpec], open_cluster: Callable[[str], Cluster]) -> None:
+        self.open_cluster = open_cluster
+        """A cluster by its name, `default` included. Raises ClusterError."""
+        self.keys = copying(policies, None)
+        """Those that any policy wants."""
+        self._policies = policies
+        self._sums: dict[str, Copying] = {}
+
+    def of(self, namespace: str) -> Copying:
+        """What pods of this namespace get."""
+        keys = self._sums.get(namespace)
+        if keys is None:
+            keys = self._sums[namespace] = copying(self._policies, namespace)
+        return keys
+
+
+class PodTopology:
+    """One per process. Safe with many threads."""
+
+    def __init__(
+        self,
+        declared: Callable[[], Declared],
+        *,
+        policies_age: float = POLICIES_AGE,
+        nodes_age: float = NODES_AGE,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._clock, self._nodes_age = clock, nodes_age
+        self._store_reads = Reads(2, clock)
+        self._declared = Refreshed("the committed policies", declared, self._store_reads, age=policies_age, clock=clock)
+        self._lock = threading.Lock()
+        self._nodes: dict[str, tuple[NodeCache, Reads]] = {}
+
+    def additions(self, place: Placement, cluster: str, seconds: float) -> Additions:
+        """What this pod gets, after `seconds` at most; what stayed unknown is named in the warnings."""
+        until = self._clock() + seconds
+        try:
+            declared = self._declared.get(seconds)
+        except (Late, StoreError) as error:
+            return _nothing(f"the policies can't be read: {error}")
+        keys = declared.of(place.namespace)
+        if not keys:
+            return Additions()
+        nodes, reads = self._of(cluster, declared)
+        try:
+            labels = nodes.labels(place.node, declared.keys, until - self._clock())
+        except (Late, ClusterError, TimeoutError) as error:
+            return _nothing(f"node {place.node} can't be read: {error}")
+        own, warnings = None, self._old(nodes)
+        if labels and place.binding and needs_own(keys, labels):
+            try:
+                own = _own(declared.open_cluster(cluster), place.namespace, place.pod, reads, until - self._clock())
+            except (Late, ClusterError, TimeoutError) as error:
+                warnings.append(f"hullmark: extra keys are not copied, pod {place.pod} can't be read: {error}")
+        found = decide(place, keys, labels, own)
+        return Additions(found.labels, found.annotations, (*found.warnings, *warnings)) if warnings else found
+
+    def ready(self, cluster: str) -> bool:
+        """Whether reviews of `cluster` can be answered from memory. Starts what is missing, waits for nothing."""
+        declared = self._declared.peek()
+        return declared is not None and (not declared.keys or self._of(cluster, declared)[0].warm(declared.keys))
+
+    def _of(self, cluster: str, declared: Declared) -> tuple[NodeCache, Reads]:
+        with self._lock:
+            if cluster not in self._nodes:
+                reads = Reads(clock=self._clock)
+                self._nodes[cluster] = NodeCache(lambda: self._open(cluster), reads, age=self._nodes_age, clock=self._clock), reads
+            return self._nodes[cluster]
+
+    def _open(self, cluster: str) -> Cluster:
+        return self._declared.get(0).open_cluster(cluster)
+
+    def _old(self, nodes: NodeCache) -> list[str]:
+        return [
+            f"hullmark: {what} are {seconds:.0f} s old: {trouble}"
+            for what, seconds, trouble in (
+                ("the nodes' labels", nodes.seconds_old(), nodes.trouble),
+                ("the policies", self._declared.seconds_old(), self._declared.trouble),
+            )
+            if trouble and OLD < seconds < float("inf")
+        ]
+
+
+def _nothing(why: str) -> Additions:
+    return Additions(warnings=(f"hullmark: no topology labels are copied, {why}"[:250],))
+
+
+def _own(cluster: Cluster, namespace: str, pod: str, reads: Reads, seconds: float) -> Own | None:
+    """The pod's own labels and annotations; None when there is no such pod (then nothing binds either)."""
+    if not isinstance(cluster, Pods):
+        raise Late("this cluster shows no pods")
+    found = reads.get(f"pod {namespace}/{pod}", lambda: cluster.pod(namespace, pod), seconds)
+    return Own(found.labels, found.annotations) if found else None
+
+
+def declared_by(world: World) -> Declared:
+    """The policies of the newest revision; none before the first one."""
+    newest = world.revisions.newest()
+    revision = world.revisions.get(newest) if newest else None
+    policies = tuple(map(PodLabelPolicySpec.model_validate, revision.policies.pod_policies)) if revision else ()
+
+    def open_cluster(name: str) -> Cluster:
+        return world.cluster(world.default_cluster(revision) if name == "default" else name, revision)
+
+    return Declared(policies, open_cluster)
