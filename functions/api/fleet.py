@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from functions.api.actions import Standing, recalled
+from functions.api.standing import Standing, recalled
 from shared.domain.overview import WHOLE_SITE, NotTrue, counted, not_true
 from shared.ledger.revisions import Revision
 from shared.world import World

@@ -9,10 +9,10 @@ from datetime import datetime
 
 from flask import Blueprint, Response, render_template, request
 
-from functions.api.actions import Standing, needing_a_person, outcome_so_far, parameters_of, standing
 from functions.api.answers import ApiError
 from functions.api.expiries import AHEAD, COMING, coming, expiring
 from functions.api.fleet import LISTED, look
+from functions.api.standing import Standing, needing_a_person, outcome_so_far, parameters_of, standing
 from shared import wiring
 from shared.domain.overview import NOT_TRUE
 
