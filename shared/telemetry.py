@@ -26,12 +26,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
+from shared.domain.exposition import Family, Sample
+
 if TYPE_CHECKING:
     from shared.messages import Delivery
 
 TRACEPARENT = re.compile(r"^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$")
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 """Upper bounds of the duration histogram, seconds."""
+IGNORED = "ignored"
+"""The outcome of an event that is no business of ours; the line's reason, a CamelCase code, says why, and is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,7 @@ def _written(line: Line, ids: Mapping[str, str], seconds: float) -> None:
 # Counters of this process. Instances each have their own: Prometheus adds them up, log-based metrics count the lines.
 _lock = threading.Lock()
 _messages: dict[tuple[str, str], int] = {}
+_ignored: dict[str, int] = {}
 _seconds: dict[str, list[float]] = {}  # step -> count per bucket, then the count of all, then the sum of seconds
 
 
@@ -192,6 +197,8 @@ def _counted(line: Line, seconds: float) -> None:
     with _lock:
         key = (line.step, line.result)
         _messages[key] = _messages.get(key, 0) + 1
+        if line.result == IGNORED:
+            _ignored[line.reason] = _ignored.get(line.reason, 0) + 1
         row = _seconds.setdefault(line.step, [0.0] * (len(BUCKETS) + 2))
         for place, bound in enumerate(BUCKETS):
             row[place] += seconds <= bound
@@ -199,19 +206,26 @@ def _counted(line: Line, seconds: float) -> None:
         row[-1] += seconds
 
 
-def metrics() -> str:
-    """This process's counters in Prometheus' text format (version 0.0.4)."""
+def metrics() -> list[Family]:
+    """This process's counters."""
     with _lock:
         messages, timed = sorted(_messages.items()), {step: list(row) for step, row in sorted(_seconds.items())}
-    lines = ["# HELP hullmark_handled_total Messages and requests handled.", "# TYPE hullmark_handled_total counter"]
-    lines += [f'hullmark_handled_total{{step="{step}",outcome="{outcome}"}} {count}' for (step, outcome), count in messages]
-    lines += ["# HELP hullmark_handling_seconds Time to handle one.", "# TYPE hullmark_handling_seconds histogram"]
-    for step, row in timed.items():
-        for bound, count in zip((*BUCKETS, "+Inf"), row[:-1], strict=True):
-            lines.append(f'hullmark_handling_seconds_bucket{{step="{step}",le="{bound}"}} {int(count)}')
-        lines.append(f'hullmark_handling_seconds_sum{{step="{step}"}} {row[-1]:.6f}')
-        lines.append(f'hullmark_handling_seconds_count{{step="{step}"}} {int(row[-2])}')
-    return "\n".join(lines) + "\n"
+        ignored = sorted(_ignored.items())
+    handled = tuple(Sample(count, {"step": step, "outcome": outcome}) for (step, outcome), count in messages)
+    durations = tuple(sample for step, row in timed.items() for sample in _histogram(step, row))
+    dropped = tuple(Sample(count, {"reason": reason}) for reason, count in ignored)
+    return [
+        Family("hullmark_handled_total", "Messages and requests handled.", "counter", handled),
+        Family("hullmark_handling_seconds", "Time to handle one.", "histogram", durations),
+        Family("hullmark_events_ignored_total", "Cluster events that were ignored, by reason.", "counter", dropped),
+    ]
+
+
+def _histogram(step: str, row: list[float]) -> Iterator[Sample]:
+    for bound, count in zip((*BUCKETS, "+Inf"), row[:-1], strict=True):
+        yield Sample(count, {"step": step, "le": str(bound)}, "_bucket")
+    yield Sample(row[-1], {"step": step}, "_sum")
+    yield Sample(row[-2], {"step": step}, "_count")
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shared import telemetry
+from shared.domain.exposition import exposition
 from shared.messages import Delivery
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -108,7 +109,7 @@ def test_metrics_count_messages_by_step_and_outcome_in_prometheus_form(out: io.S
     for result in ("done", "done", "refused"):
         with telemetry.handling("counted_step", delivery()) as line:
             line.outcome(result)
-    text = telemetry.metrics()
+    text = exposition(telemetry.metrics())
     assert 'hullmark_handled_total{step="counted_step",outcome="done"} 2\n' in text
     assert 'hullmark_handled_total{step="counted_step",outcome="refused"} 1\n' in text
     assert 'hullmark_handling_seconds_bucket{step="counted_step",le="+Inf"} 3\n' in text

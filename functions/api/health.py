@@ -13,11 +13,10 @@ from pydantic import BaseModel
 from functions.api.answers import answers, media, send
 from functions.api.fleet import Fleet, look
 from shared import telemetry, wiring
+from shared.domain.exposition import CONTENT_TYPE, Family, Sample, exposition
 from shared.world import World
 
 routes = APIBlueprint("health", __name__, abp_tags=[Tag(name="service", description="The service itself")])
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
-"""Prometheus' text format."""
 
 
 class Health(BaseModel):
@@ -36,10 +35,10 @@ def health() -> Response:
 def metrics() -> Response:
     """Prometheus text: this instance's counters, and what the store says of actions and nodes."""
     world = wiring.world()
-    return Response(telemetry.metrics() + "\n".join([*_gauges(look(world)), *_versions(world)]) + "\n", content_type=TEXT)
+    return Response(exposition([*telemetry.metrics(), *_gauges(look(world)), *_versions(world)]), content_type=CONTENT_TYPE)
 
 
-def _versions(world: World) -> list[str]:
+def _versions(world: World) -> list[Family]:
     """What runs, and how long it may: by the documents, without asking any live fleet."""
     newest = world.revisions.newest()
     revision = world.revisions.get(newest) if newest else None
@@ -48,19 +47,20 @@ def _versions(world: World) -> list[str]:
     from shared.domain.versions.notices import gauges
     from shared.ledger.fleets import fleets_of
 
-    return list(gauges(fleets_of(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock()))
+    return gauges(fleets_of(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock())
 
 
-def _gauges(fleet: Fleet) -> list[str]:
+def _gauges(fleet: Fleet) -> list[Family]:
     clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.not_true)})
-    lines = ["# HELP hullmark_actions Ended actions among the newest, by name and result.", "# TYPE hullmark_actions gauge"]
-    lines += [f'hullmark_actions{{name="{name}",result="{result}"}} {count}' for (name, result), count in fleet.results.items()]
-    lines += ["# HELP hullmark_actions_open Actions that have not ended.", "# TYPE hullmark_actions_open gauge"]
-    lines += [f"hullmark_actions_open {len(fleet.running)}"]
-    lines += ["# HELP hullmark_nodes_not_true Nodes whose newest outcome is not a good one.", "# TYPE hullmark_nodes_not_true gauge"]
-    lines += [f'hullmark_nodes_not_true{{cluster="{c}"}} {sum(bad.cluster == c for bad in fleet.not_true)}' for c in clusters]
-    lines += ["# HELP hullmark_revision The newest committed revision.", "# TYPE hullmark_revision gauge"]
-    return [*lines, f"hullmark_revision {fleet.revision.number if fleet.revision else 0}"]
+    ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
+    bad = tuple(Sample(sum(each.cluster == name for each in fleet.not_true), {"cluster": name}) for name in clusters)
+    newest = fleet.revision.number if fleet.revision else 0
+    return [
+        Family("hullmark_actions", "Ended actions among the newest, by name and result.", "gauge", ended),
+        Family("hullmark_actions_open", "Actions that have not ended.", "gauge", (Sample(len(fleet.running)),)),
+        Family("hullmark_nodes_not_true", "Nodes whose newest outcome is not a good one.", "gauge", bad),
+        Family("hullmark_revision", "The newest committed revision.", "gauge", (Sample(newest),)),
+    ]
 
 
 def openapi() -> Response:

@@ -14,6 +14,7 @@ import pytest
 from functions.api.app import MAX_BODY
 from shared import telemetry
 from shared.ports import StoreError
+from tests import prometheus
 from tests.api.conftest import FrontDoor
 
 SHIPYARDS = {"kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code", "retry"}
@@ -186,6 +187,17 @@ def test_metrics_tell_of_actions_by_result_and_of_nodes_that_are_not_true(fleet:
     ):
         assert line in text
     assert fleet.get("/metrics").content_type == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_metrics_stay_readable_when_a_record_holds_an_odd_cluster_name(fleet: FrontDoor) -> None:
+    odd = 'x"} 1\nhullmark_owned{a="'
+    fleet.declares({"n1": {"rack": "r7"}})
+    known = fleet.world.actions.request(fleet.relabels("n1"))
+    fleet.world.actions.accept(known.model_copy(update={"id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "cluster": odd}))
+    found = prometheus.read(fleet.get("/metrics").text)
+    assert found["hullmark_nodes_not_true"].samples == {("", (("cluster", name),)): 0 for name in ("default", odd)}
+    assert found["hullmark_actions_open"].samples == {("", ()): 1}
+    assert found["hullmark_handling_seconds"].type == "histogram"
 
 
 def test_the_function_imports_its_routes_only_when_the_first_request_comes() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from shared.domain.exposition import Family, Sample
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
@@ -92,8 +92,8 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
             yield Due(f"update.skipped/{place}", "dev.hullmark.update.skipped.v1", plan.cluster.id, data)
 
 
-def gauges(fleet: Gardener, now: datetime) -> Iterator[str]:
-    """Prometheus lines: for every version in use, how many places run it, and its days left where it has an end."""
+def gauges(fleet: Gardener, now: datetime) -> list[Family]:
+    """For every version in use, how many places run it, and its days left where it has an end."""
     users: dict[str, list[FleetCluster]] = {}
     for cluster in fleet.clusters.values():
         users.setdefault((f"{cluster.namespace}/" if cluster.own else "") + cluster.profile, []).append(cluster)
@@ -103,13 +103,15 @@ def gauges(fleet: Gardener, now: datetime) -> Iterator[str]:
         for each in offers_json(name, profile, users.get(name, ()), now)
         if each["inUse"]
     ]
-    for metric, field, about in (
-        ("hullmark_version_in_use", "inUse", "Control planes and pools that run a version."),
-        ("hullmark_version_days_to_expiry", "daysLeft", "Days until a version in use expires; negative after."),
-    ):
-        yield f"# HELP {metric} {about}"
-        yield f"# TYPE {metric} gauge"
-        for each in found:
-            if each[field] is not None:
-                labels = ",".join(f"{name}={json.dumps(each[name])}" for name in ("profile", "subject", "version"))
-                yield f"{metric}{{{labels}}} {each[field]}"
+    return [
+        Family("hullmark_version_in_use", "Control planes and pools that run a version.", "gauge", _samples(found, "inUse")),
+        Family(
+            "hullmark_version_days_to_expiry", "Days until a version in use expires; negative after.", "gauge", _samples(found, "daysLeft")
+        ),
+    ]
+
+
+def _samples(offers: Iterable[dict[str, Any]], field: str) -> tuple[Sample, ...]:
+    """One for each version that has this number, however often a profile lists it: Prometheus refuses a series that is there twice."""
+    series = {(each["profile"], each["subject"], each["version"]): each[field] for each in offers if each[field] is not None}
+    return tuple(Sample(value, dict(zip(("profile", "subject", "version"), names, strict=True))) for names, value in series.items())
