@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The source root: what PYTHONPATH must name for a function to find `shared` (FACTS §2.2)."""
+"""The source root: what PYTHONPATH must name for a function to find `shared`."""
 DEAD_LETTERS = "dead-letters"
 
 

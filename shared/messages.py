@@ -77,7 +77,7 @@ class Delivery:
 
 
 def _attempt() -> int:
-    """The push's own `deliveryAttempt`: functions-framework drops it when it makes a CloudEvent of the push (FACTS §1.3)."""
+    """The push's own `deliveryAttempt`: functions-framework drops it when it makes a CloudEvent of the push."""
     from flask import has_request_context, request
 
     body = request.get_json(silent=True) if has_request_context() else None
@@ -128,7 +128,7 @@ class RelabelRequest(Message):
     @field_validator("target_nodes", mode="before")
     @classmethod
     def _list_or_comma_string(cls, value: Any) -> Any:
-        """A list or a comma string; trimmed and deduplicated, order kept (DESIGN §7). What names none is as if it were left out."""
+        """A list or a comma string; trimmed and deduplicated, order kept (docs/http.md). What names none is as if it were left out."""
         if isinstance(value, str):
             value = value.split(",")
         if isinstance(value, list) and all(isinstance(item, str) for item in value):

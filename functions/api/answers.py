@@ -47,7 +47,7 @@ class Details(BaseModel):
 
 
 class Status(BaseModel):
-    """Shipyard's and Promenade's status body (rules/airship.md §1.1, §3): how every error looks, and some successes."""
+    """Shipyard's and Promenade's status body (docs/airship.md §1.1, §3): how every error looks, and some successes."""
 
     kind: Literal["status", "Status"] = "status"
     apiVersion: str = "v1.0"  # noqa: N815

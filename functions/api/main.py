@@ -1,4 +1,4 @@
-"""The front door: Airship's HTTP API and the status page, every call of DESIGN §7.
+"""The front door: Airship's HTTP API and the status page, every call of docs/http.md.
 
 in   HTTP               under /v1.0 and /api/v1.0; the page at /
 out  relabel-requests   RelabelRequest, one for each action accepted here

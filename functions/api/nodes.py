@@ -1,4 +1,4 @@
-"""`/node-labels/{node}`: Promenade's call (rules/airship.md §3). It writes at once, under our field manager, and says what changed."""
+"""`/node-labels/{node}`: Promenade's call (docs/airship.md §3). It writes at once, under our field manager, and says what changed."""
 
 from __future__ import annotations
 

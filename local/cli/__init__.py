@@ -1,4 +1,4 @@
-"""The `hullmark` command. Data on stdout, talk on stderr; exit codes as DESIGN §11 fixes them."""
+"""The `hullmark` command. Data on stdout, talk on stderr; exit codes as in docs/command-line.md."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def server_first(arguments: Sequence[str]) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit with DESIGN §11's codes."""
+    """Run the command line and exit with the code that its outcome has."""
     arguments = server_first(sys.argv[1:] if argv is None else argv)
     try:
         code = cli.main(args=arguments, prog_name="hullmark", standalone_mode=False)

@@ -41,7 +41,9 @@ def _rows(nodes: dict[str, Any]) -> Iterable[Any]:
 
 @click.command()
 @documents_option
-@click.option("--filter", "filter_file", required=True, metavar="FILE", help="The node filter (DESIGN §5.1), YAML or JSON; null means all.")
+@click.option(
+    "--filter", "filter_file", required=True, metavar="FILE", help="The node filter (docs/labels.md), YAML or JSON; null means all."
+)
 @cluster_option
 @output_option
 def select(files: tuple[str, ...], filter_file: str, cluster: str | None, form: str) -> None:

@@ -25,7 +25,7 @@ from shared.world import SettingsError
 
 F = TypeVar("F", bound=Callable[..., Any])
 OK, ERROR, PENDING, PARTIAL, BLOCKED, STALE = 0, 1, 2, 3, 4, 5
-"""Exit codes, DESIGN §11."""
+"""Exit codes, docs/command-line.md."""
 
 
 class Exit(Exception):
@@ -130,7 +130,7 @@ def fail(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def refused(error: DocumentsRefused) -> dict[str, Any]:
-    """`validate`'s answer for documents that are refused (DESIGN §11)."""
+    """`validate`'s answer for documents that are refused (docs/command-line.md)."""
     return {"valid": False, "errors": [problem_json(problem) for problem in error.problems]}
 
 

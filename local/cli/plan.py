@@ -30,7 +30,7 @@ from shared.work.planning import candidate, everything
 @click.option("--cluster", help="The cluster, where there are several.")
 @click.option("--server-version", metavar="V", help="The cluster's version; else the server's, else the nodes' oldest kubelet's.")
 @click.option("--target", metavar="N1,N2", help="Only these nodes.")
-@click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this node filter selects (DESIGN §5.1).")
+@click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this node filter selects (docs/labels.md).")
 @click.option("--out", metavar="FILE", help="Keep the plan, for `hullmark relabel --plan FILE`.")
 @output_option
 def plan(
@@ -74,7 +74,7 @@ def compute(
     target: str | None,
     filter_file: str | None,
 ) -> dict[str, Any]:
-    """The plan as DESIGN §11 fixes it, with the revision it is for (null for `-f`) and the nodes that can't be planned."""
+    """The plan as docs/command-line.md fixes it, with the revision it is for (null for `-f`) and the nodes that can't be planned."""
     revision = None
     if files:
         site = load(read_files(files))

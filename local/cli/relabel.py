@@ -26,7 +26,7 @@ EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure":
 
 @click.command()
 @click.argument("nodes", nargs=-1)
-@click.option("--filter", "filter_file", metavar="FILE", help="Nodes that this node filter selects (DESIGN §5.1).")
+@click.option("--filter", "filter_file", metavar="FILE", help="Nodes that this node filter selects (docs/labels.md).")
 @click.option("--all", "everything", is_flag=True, help="Every node of the design and of the cluster: the site action update_site.")
 @click.option("--cluster", help="The cluster, where there are several.")
 @click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
@@ -128,7 +128,7 @@ def _drain_with_a_bar(cloud: Working, action: str) -> None:
 
 
 def answer_of(action: str, ledger: Actions) -> dict[str, Any]:
-    """`{"id", "result", "nodes"}` of DESIGN §11, with counts and the revision."""
+    """`{"id", "result", "nodes"}` of docs/command-line.md, with counts and the revision."""
     outcome = ledger.outcome(action)
     if outcome is None:
         return {"id": action, "result": None, "lifecycle": ledger.lifecycle(action), "nodes": {}}

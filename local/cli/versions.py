@@ -111,7 +111,7 @@ def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: s
 
 
 def _changes(decision: dict[str, Any]) -> bool:
-    """Whether an entry of `plan` changes something: the cap may yield a pool's own version again (rules §4)."""
+    """Whether an entry of `plan` changes something: the cap may yield a pool's own version again (docs/versions.md §4)."""
     return decision["to"] not in (None, decision["from"])
 
 

@@ -49,7 +49,7 @@ class Waiting:
     attempt: int = field(default=1, compare=False)
 
     def push(self) -> dict[str, Any]:
-        """The body of the push (FACTS §1.2), with the deliveryAttempt that the real service adds."""
+        """The body of the push, with the deliveryAttempt that the real service adds."""
         return {
             "subscription": f"projects/local/subscriptions/{self.topic}--{self.step}",
             "deliveryAttempt": self.attempt,

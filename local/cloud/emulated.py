@@ -105,7 +105,7 @@ class RealCloud:
         return [self._route(administration, step, topic) for step in self._steps for topic in step.topics]
 
     def _route(self, administration: Administration, step: Step, topic: str) -> Route:
-        # The topic in the path is what functions-framework makes the event's source from (FACTS §1.3).
+        # The topic in the path is what functions-framework makes the event's source from.
         url = f"{self.functions[step.name].url}/projects/{self.settings.project}/topics/{topic}"
         own = not self._push  # the pump keeps to the policy itself, to the tenth of a second
         wanted = Subscription(

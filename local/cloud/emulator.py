@@ -1,4 +1,4 @@
-"""The Pub/Sub emulator of the Google Cloud SDK as a child process: found, started fast, ended cleanly (FACTS §1.1).
+"""The Pub/Sub emulator of the Google Cloud SDK as a child process: found, started fast, ended cleanly.
 
 Started with `java -jar` and an AppCDS archive that its first run leaves in the cache: ready in under a second instead of two to six.
 All of its state is in memory.

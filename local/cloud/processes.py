@@ -1,7 +1,7 @@
 """One functions-framework process per function of `functions/steps.yaml`, as Cloud Run has one container each.
 
 Started through the console script, which is what the buildpack runs: `python -m` would put the wrong folder on the import path and
-hide a fault (FACTS §2.2). A process that dies is started again, later each time it dies young.
+hide a fault. A process that dies is started again, later each time it dies young.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Push delivery for the emulator: streaming pull, then HTTP POST in the exact form of a Pub/Sub push (FACTS §1.2).
+"""Push delivery for the emulator: streaming pull, then HTTP POST in the exact form of a Pub/Sub push.
 
 The emulator's own push has two requests in flight per subscription, no `deliveryAttempt` and no token. The pump has as many as the
 function takes, adds both, redelivers by the retry policy, moves to dead letters after LAST_ATTEMPT, and can be told to misbehave.

@@ -1,7 +1,7 @@
 """The source archive that every function is built from: the same sources give the same bytes, on any machine.
 
 `requirements.txt` (locked, with hashes) at the root, `functions/` and `shared/`; no tests, no `local/`, no `terraform/`: the buildpack
-compiles every Python file it is given, and one syntax error anywhere fails every function (FACTS §2.2).
+compiles every Python file it is given, and one syntax error anywhere fails every function.
 """
 
 from __future__ import annotations

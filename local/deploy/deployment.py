@@ -29,7 +29,7 @@ DEPLOYMENT = ROOT / "terraform" / "examples" / "deploy"
 STORE = "module.hullmark.google_storage_bucket.store"
 """Where the example root keeps the one resource that outlives `destroy`."""
 SMOKE_SECONDS = 240
-"""For the smoke test's answer: fresh grants take a minute or two until the first delivery is let through (FACTS §3.3)."""
+"""For the smoke test's answer: fresh grants take a minute or two until the first delivery is let through."""
 INSTALL = {
     "terraform": "https://developer.hashicorp.com/terraform/install",
     "gcloud": "https://cloud.google.com/sdk/docs/install",

@@ -116,7 +116,7 @@ def _path_to(step: Step, found: dict[str, Any]) -> str | None:
 
 
 def _asked_for_no_more(found: dict[str, Any]) -> list[dict[str, str]]:
-    """Takes `maintain` out of the operations asked for, as the run that it asked for does (rules §7)."""
+    """Takes `maintain` out of the operations asked for, as the run that it asked for does (docs/versions.md §7)."""
     asked = str((found["metadata"].get("annotations") or {}).get(OPERATION) or "")
     rest = [operation for operation in asked.split(";") if operation.strip() != "maintain"]
     if not asked or len(rest) == len(asked.split(";")):

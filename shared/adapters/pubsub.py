@@ -2,7 +2,7 @@
 
 `RestPubSub` is what functions publish with: google-auth and urllib3, one confirmed HTTP call a batch, and a cold start that google's
 client would lengthen by a third (DECISIONS). `GrpcPubSub` is google-cloud-pubsub's unary call, for what lives long. Both follow
-PUBSUB_EMULATOR_HOST. No publisher here batches in the background: an instance has no CPU after its function returned (FACTS §2.5).
+PUBSUB_EMULATOR_HOST. No publisher here batches in the background: an instance has no CPU after its function returned.
 """
 
 from __future__ import annotations

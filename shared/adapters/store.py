@@ -1,4 +1,4 @@
-"""Objects in memory, a folder, S3 or GCS, through obstore. Only create-if-absent is ever asked of them (FACTS §5)."""
+"""Objects in memory, a folder, S3 or GCS, through obstore. Only create-if-absent is ever asked of them."""
 
 from __future__ import annotations
 

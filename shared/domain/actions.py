@@ -1,6 +1,6 @@
 """What an action is, from request to outcome: its records, its parts, its states. Pure.
 
-Lifecycle words are Shipyard's (rules/airship.md §1.1); results are DESIGN §5.4's.
+Lifecycle words are Shipyard's (docs/airship.md §1.1); results are those of docs/labels.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ulid import ULID
 from shared.domain.outcomes import Outcome
 
 MAX_PARTS = 256
-"""Parts of one action at most (DESIGN §6)."""
+"""Parts of one action at most (docs/messages.md)."""
 SWEEP = "drift_sweep"
 """The name of the scheduled actions that repair what events missed."""
 VERSION_ACTION = "update_versions"
@@ -104,7 +104,7 @@ def split(names: Sequence[str]) -> list[list[str]]:
 
 
 def result_of(kinds: Iterable[str]) -> Result:
-    """Roll outcomes up: `success` where none failed or is missing (skipped ones are no failure), DESIGN §5.4."""
+    """Roll outcomes up: `success` where none failed or is missing (skipped ones are no failure), docs/labels.md, "Outcomes"."""
     seen = Counter(kinds)
     if seen["stopped"]:
         return "stopped"

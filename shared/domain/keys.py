@@ -1,4 +1,4 @@
-"""Label keys, label values and node names: what Kubernetes accepts (apimachinery validate/content; KUBE.md §4.5), and what is protected."""
+"""Label keys, label values and node names: what Kubernetes accepts (apimachinery validate/content), and what is protected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROTECTED = frozenset(
         *(f"failure-domain.beta.kubernetes.io/{name}" for name in ("zone", "region")),
     ]
 )
-"""Keys that the kubelet and the cloud controllers set (DESIGN §5.3): exactly these. The kubelet writes its own only when it
+"""Keys that the kubelet and the cloud controllers set: exactly these (docs/labels.md). The kubelet writes its own only when it
 registers: a node that loses one stays without it."""
 
 

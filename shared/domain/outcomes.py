@@ -1,4 +1,4 @@
-"""What one node is to carry, and what became of it (DESIGN §5.4, §6)."""
+"""What one node is to carry, and what became of it (docs/labels.md, docs/messages.md)."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ class _Shaped:
         )
 
     def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:
-        """Kubernetes' rules for keys and values, and protected keys (DESIGN §5.3)."""
+        """Kubernetes' rules for keys and values, and protected keys (docs/labels.md, "Valid keys and values")."""
         asked: dict[str, Document] = {}
         for document, model in self.read:
             if isinstance(model, NodeLabelPolicy):
@@ -293,7 +293,7 @@ class _Shaped:
 
 
 def secondaries(document: Document, policy: NodeLabelPolicy, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
-    """Labels of a policy that are the secondary key of one of these pairs, in force: it follows its primary (DESIGN §3)."""
+    """Labels of a policy that are the secondary key of one of these pairs, in force: it follows its primary (docs/documents.md)."""
     primary = {pair.secondary: pair.primary for pair in pairs}
     for key in policy.spec.labels:
         if key in primary:

@@ -1,4 +1,4 @@
-"""Taking a request: what is refused at the door, and the record of what is accepted (DESIGN §4, §6, §7)."""
+"""Taking a request: what is refused at the door, and the record of what is accepted (docs/documents.md, docs/messages.md, docs/http.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drydock's site designs: what refuses one, and the labels of its nodes (rules/airship §2.5, §2.6).
+"""Drydock's site designs: what refuses one, and the labels of its nodes (docs/airship.md §2.5, §2.6).
 
 A node's labels are its `metadata.owner_data` with what its host profiles bring: node → `host_profile` → its `host_profile` → …
 """

@@ -1,4 +1,4 @@
-"""Deckhand's layering: documents that build on a parent in a higher layer (airshipit/deckhand, engine/layering.py; rules/airship §5).
+"""Deckhand's layering: documents that build on a parent in a higher layer (airshipit/deckhand, engine/layering.py; docs/airship.md §4).
 
 A child names its parent by labels (`parentSelector`), among the documents of its schema in a higher layer, the nearest layer first.
 Its actions are carried out on the parent's data, in order. A `replacement` takes its parent's place, also for the parent's other children.

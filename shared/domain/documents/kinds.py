@@ -1,4 +1,4 @@
-"""Hullmark's own kinds, `hullmark.dev/v1`: what an operator may write (DESIGN §3), an unknown field being an error."""
+"""Hullmark's own kinds, `hullmark.dev/v1`: what an operator may write (docs/documents.md), an unknown field being an error."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ GeneratedFrom = Literal["rack", "tag", "hardwareProfile", "hostProfile", "hostna
 
 
 class GeneratedLabelsSpec(_Strict):
-    """A label that the design itself answers: `key` gets what `from` says of the node (DESIGN §5.2)."""
+    """A label that the design itself answers: `key` gets what `from` says of the node (docs/documents.md, "GeneratedLabels")."""
 
     from_: GeneratedFrom = Field(alias="from")
     key: str

@@ -69,7 +69,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the documents, for `validate`'s `errors` (DESIGN §11) and `messageList` (§7)."""
+    """One thing wrong with the documents, for `validate`'s `errors` (docs/command-line.md) and `messageList` (docs/http.md)."""
 
     file: str
     line: int

@@ -1,4 +1,4 @@
-"""Alias pairs: two label keys that say the same thing, kept equal on every node (KEP-793; DESIGN §8).
+"""Alias pairs: two label keys that say the same thing, kept equal on every node (KEP-793; docs/labels.md, "Aliases").
 
 The rules are those of reconcileNodeLabels in Kubernetes' node lifecycle controller: exact keys, never a prefix; the labels are read
 once and every pair looks at them as they were; a missing primary means the pair is left alone; an empty string is a value.
@@ -72,7 +72,7 @@ def _at(pairs: Iterable[AliasPair], version: ClusterVersion) -> tuple[AliasPair,
 
 
 def forbidden_secondaries(pairs: Iterable[AliasPair], version: str) -> frozenset[str]:
-    """Return the keys that no policy may declare on such a cluster: they follow their primaries (DESIGN §3)."""
+    """Return the keys that no policy may declare on such a cluster: they follow their primaries (docs/documents.md)."""
     return frozenset(pair.secondary for pair in in_force(pairs, version))
 
 
@@ -176,7 +176,7 @@ class PairProblem:
 
 
 def pairs_declared(spec: Mapping[str, Any]) -> list[AliasPair]:
-    """Read `spec.pairs` of a LabelAliases document whose shape has been checked (DESIGN §3)."""
+    """Read `spec.pairs` of a LabelAliases document whose shape has been checked (docs/documents.md)."""
     return [
         AliasPair(
             str(pair["primary"]),

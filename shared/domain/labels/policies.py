@@ -269,7 +269,7 @@ def _holds(expression: Expression, value: str | None) -> bool:
 
 
 def declare(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> Declared | PolicyConflict:
-    """What a node should carry: the design's labels, and over them the policies', key by key by priority (DESIGN §3).
+    """What a node should carry: the design's labels, and over them the policies', key by key by priority (docs/documents.md).
 
     A node that nothing names or selects has an empty declared set.
     """
@@ -343,7 +343,7 @@ UNKNOWN_MANAGER = "another manager"
 
 
 def diff(declared: Declared, live: Node, keep_domains: Iterable[str] = KEEP_DOMAINS) -> Difference:
-    """Compare a node with what is declared for it (DESIGN §5.4, §5.5). `keep_domains`: what `prune: all` spares besides Kubernetes' own."""
+    """Compare a node with what is declared for it (docs/labels.md). `keep_domains`: what `prune: all` spares besides Kubernetes' own."""
     wrong = {key: value for key, value in declared.labels.items() if live.labels.get(key) != value}
     holders = {key: holder for key in declared.on_conflict if key in wrong and (holder := _holder(key, live))}
     skipped = {key: holder for key, holder in holders.items() if declared.on_conflict[key] == "skip"}

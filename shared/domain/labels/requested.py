@@ -33,7 +33,7 @@ def _json_name(value: Any) -> str:
 
 
 def refusals(labels: Mapping[str, str], allowed: Collection[str]) -> list[str]:
-    """Why these labels can't be set: Kubernetes' rules, and protected keys that no LabelRules admits (DESIGN §5.3)."""
+    """Why these labels can't be set: Kubernetes' rules, and protected keys that no LabelRules admits (docs/labels.md)."""
     problems = []
     for key, value in labels.items():
         if error := key_error(key):

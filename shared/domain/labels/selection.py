@@ -1,4 +1,4 @@
-"""Which nodes a filter means: Drydock's node filter as DESIGN §5.1 fixes it."""
+"""Which nodes a filter means: Drydock's node filter (docs/labels.md)."""
 
 from __future__ import annotations
 

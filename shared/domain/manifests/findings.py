@@ -1,4 +1,4 @@
-"""Old label keys in manifests: where they stand, what may become of each, and the text with the new ones (DESIGN §8).
+"""Old label keys in manifests: where they stand, what may become of each, and the text with the new ones (docs/migrate.md).
 
 Bytes in, findings and bytes out; nothing is read or written here. Only what a finding names changes: comments, layout, quotes, line
 ends and the byte order mark stay as they are. Keys in comments are left alone and not reported: they have no effect.

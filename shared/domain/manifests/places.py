@@ -1,4 +1,4 @@
-"""Places in a manifest where a node label key may stand, and what may be done with it there (DESIGN §8).
+"""Places in a manifest where a node label key may stand, and what may be done with it there (docs/migrate.md).
 
 A place is told by the mapping keys that lead to it, innermost last. The nearest one that decides, decides: `matchExpressions` under
 `labelSelector` picks pods, under `nodeSelectorTerms` it picks nodes, whatever stands further out.

@@ -1,4 +1,4 @@
-"""Old keys in text that is not YAML: Helm templates first of all. Judged by lines and indentation (DESIGN §8).
+"""Old keys in text that is not YAML: Helm templates first of all. Judged by lines and indentation (docs/migrate.md).
 
 A template's structure exists only once it is rendered. What its author sees is what decides here: a key below `nodeSelector:` by
 indentation, control lines (`{{- if … }}`) being no part of it. Where that is not enough, the key is reported and left alone.

@@ -1,4 +1,4 @@
-"""Old keys in one YAML document, judged by its structure: anchors, merges, flow and block style, JSON patches (DESIGN §8)."""
+"""Old keys in one YAML document, judged by its structure: anchors, merges, flow and block style, JSON patches (docs/migrate.md)."""
 
 from __future__ import annotations
 

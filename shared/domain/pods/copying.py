@@ -1,4 +1,4 @@
-"""Which of a node's labels its pods get (KEP-4742, DESIGN §9), decided from one AdmissionReview.
+"""Which of a node's labels its pods get (KEP-4742, docs/pods.md), decided from one AdmissionReview.
 
 Kubernetes' own plugin copies two constant keys, from 1.35 on. A `PodLabelPolicy` says which keys, for which namespaces, and whether
 as labels or as annotations. Nothing declared, nothing copied. No answer ever denies.

@@ -21,7 +21,7 @@ NAMESPACE_KEY = "kubernetes.io/metadata.name"
 """The label that the API server itself puts on every namespace."""
 GATE = "PodTopologyLabelsAdmission"
 IN_TREE = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
-"""What Kubernetes' own plugin copies where the gate is on (KUBE.md §4.1)."""
+"""What Kubernetes' own plugin copies where the gate is on (plugin/pkg/admission/podtopologylabels)."""
 RESOURCES: Mapping[str, str] = {
     "pods/binding": "pods that a scheduler binds get nothing",
     "bindings": "pods bound by the legacy `POST …/bindings` get nothing: no other rule and no plugin sees them",

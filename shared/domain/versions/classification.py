@@ -1,4 +1,4 @@
-"""What a version counts as at a moment: Gardener's classification of expirable versions (rules §1)."""
+"""What a version counts as at a moment: Gardener's classification of expirable versions (docs/versions.md §1)."""
 
 from __future__ import annotations
 

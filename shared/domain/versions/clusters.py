@@ -92,7 +92,7 @@ class Step:
 
     @property
     def rank(self) -> int:
-        """Images come first, then the control plane, then the pools (rules §4)."""
+        """Images come first, then the control plane, then the pools (docs/versions.md §4)."""
         return 0 if self.subject == "machineImage" else 2 if self.pool else 1
 
     def version_in(self, cluster: FleetCluster) -> str | None:
@@ -104,7 +104,10 @@ class Step:
 
 
 def read_shoot(document: Document, problems: list[Problem]) -> FleetCluster:
-    """A Shoot document with the API server's defaults. Fields of a wrong type are added to `problems`; odd windows are not (rules §7)."""
+    """A Shoot document with the API server's defaults. Fields of a wrong type are added to `problems`; odd windows are not.
+
+    See docs/versions.md §7.
+    """
     root = Fields(document, document.data, (), problems)
     metadata, spec = root.inner("metadata"), root.inner("spec")
     reference, maintenance = spec.inner("cloudProfile"), spec.inner("maintenance")
@@ -143,7 +146,7 @@ def _pool(fields: Fields) -> Pool:
 
 
 def _window(fields: Fields, annotations: Fields) -> Window:
-    """The window that holds. One that Gardener cannot read is no window (rules §7); a zone or freeze that we cannot read is a problem."""
+    """The window that holds. One that Gardener cannot read is no window; a zone or freeze that we cannot read is a problem."""
     zone = annotations.text(TIME_ZONE)
     key = TIME_ZONE
     try:
@@ -181,7 +184,7 @@ def declared_cluster(
 
 
 def check_window(document: Document) -> list[Problem]:
-    """Everything wrong with a Shoot's window (rules §7)."""
+    """Everything wrong with a Shoot's window (docs/versions.md §7)."""
     fields = Fields(document, document.data, (), [])
     zone = fields.inner("metadata").inner("annotations").text(TIME_ZONE)
     return _check_window(fields.inner("spec").inner("maintenance").inner("timeWindow"), zone)

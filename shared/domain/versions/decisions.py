@@ -1,4 +1,4 @@
-"""Which version a cluster, a pool or a machine image moves to, and why: Gardener's maintenance decisions (rules §2 to §5).
+"""Which version a cluster, a pool or a machine image moves to, and why: Gardener's maintenance decisions (docs/versions.md §2 to §5).
 
 A profile is compiled once for a moment (`Rules`): versions parsed and classified, decisions remembered by what they depend on.
 Three deliberate differences from the original: versions not released yet are never chosen; a forced image update prefers a version
@@ -451,7 +451,7 @@ def architectures_of(version: ImageVersion, profile: CloudProfile) -> tuple[str,
 
 
 def refusal(version: ImageVersion, needs: Needs, profile: CloudProfile) -> str | None:
-    """Why a pool may not run this image version at all (rules §5, the five filters in their order); None where it may."""
+    """Why a pool may not run this image version at all (docs/versions.md §5, the five filters in their order); None where it may."""
     if needs.architecture not in architectures_of(version, profile):
         return f"does not run on {needs.architecture}"
     if not _has_capabilities(version, needs.machine, profile.capabilities):
@@ -466,7 +466,7 @@ def refusal(version: ImageVersion, needs: Needs, profile: CloudProfile) -> str |
 
 
 def _listed(target: str, offered: Iterable[Offered]) -> str:
-    """How the profile spells a target: a pool's Kubernetes version is printed normalised (rules §0)."""
+    """How the profile spells a target: a pool's Kubernetes version is printed normalised (docs/versions.md §0)."""
     spellings = [each.version for each in offered]
     return target if target in spellings else next((text for text in spellings if _parsed(text) == _parsed(target)), target)
 

@@ -78,7 +78,7 @@ def time_text(moment: datetime | None) -> str | None:
 
 
 def decision_json(plan: ClusterPlan, decision: Decision) -> dict[str, Any]:
-    """One entry of `versions plan` (DESIGN §11). `reason` is the original's sentence where an update is due, else the code."""
+    """One entry of `versions plan` (docs/command-line.md). `reason` is the original's sentence where an update is due, else the code."""
     outcome = decision.outcome
     update = outcome if isinstance(outcome, Update) else None
     return {

@@ -1,4 +1,4 @@
-"""Validation of CloudProfiles, NamespacedCloudProfiles and Shoots: Gardener's rules, kinds and paths (rules §6 to §8).
+"""Validation of CloudProfiles, NamespacedCloudProfiles and Shoots: Gardener's rules, kinds and paths (docs/versions.md §6 to §8).
 
 A profile that is not among the previous documents is created, otherwise updated. Creation drops inactive versions before it looks at
 the rest; a new version whose expiration date has passed is refused either way (the original stopped doing so in v1.77; we did not).
@@ -452,7 +452,7 @@ def _starts_before(stage: Stage, other: Stage | None) -> bool:
 
 
 def _in_use(document: Document, old: CloudProfile, new: CloudProfile, documents: Gardener, previous: Gardener) -> list[Problem]:
-    """Versions taken away that a cluster of this profile still runs. Pools' own Kubernetes versions are not protected (rules §9.7)."""
+    """Versions taken away that a cluster of this profile still runs; pools' own Kubernetes versions are not protected (versions.md §9)."""
     offered = {version.version for version in new.kubernetes}
     gone = {version.version for version in old.kubernetes} - offered
     offered_images = {(image.name, version.version) for image in new.images for version in image.versions}
@@ -486,7 +486,7 @@ def _parent_of(cluster: FleetCluster, documents: Gardener, previous: Gardener) -
 
 
 def _check_shoot(document: Document, new: FleetCluster, old: FleetCluster | None) -> list[Problem]:
-    """What the API server refuses about a Shoot's versions, seen alone and as a change (rules §6)."""
+    """What the API server refuses about a Shoot's versions, seen alone and as a change (docs/versions.md §6)."""
     check = _Check(document, datetime.min.replace(tzinfo=UTC))
     control_plane = new.kubernetes or ""
     where: Path = ("spec", "kubernetes", "version")

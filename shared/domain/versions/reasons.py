@@ -31,7 +31,7 @@ REASONS: dict[str, str] = {
 
 MISSING, EXPIRED, AUTO_UPDATE = "missing", "expired", "autoUpdate"
 TRIGGERS: dict[str, str] = {MISSING: "VersionNotInProfile", EXPIRED: "VersionExpired", AUTO_UPDATE: "AutoUpdateConfigured"}
-"""What makes an update be attempted (rules §2), and its code."""
+"""What makes an update be attempted (docs/versions.md §2), and its code."""
 
 KUBERNETES_REASONS: dict[str, str] = {
     MISSING: "Version does not exist in CloudProfile",
@@ -43,4 +43,4 @@ IMAGE_REASONS: dict[str, str] = {
     EXPIRED: "Machine image version expired - force update required (image update strategy: {strategy})",
     AUTO_UPDATE: "Automatic update of the machine image version is configured (image update strategy: {strategy})",
 }
-"""Gardener's own sentences (rules §6)."""
+"""Gardener's own sentences (docs/versions.md §6)."""

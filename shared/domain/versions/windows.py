@@ -1,4 +1,4 @@
-"""When a cluster may be changed: Gardener's maintenance windows (rules §7), and Hullmark's own time zones and freezes.
+"""When a cluster may be changed: Gardener's maintenance windows (docs/versions.md §7), and Hullmark's own time zones and freezes.
 
 Gardener's window has fixed offsets and is a stretch of the UTC day. With an IANA time zone a window is wall-clock time there,
 whatever daylight saving does.
