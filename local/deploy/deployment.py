@@ -79,7 +79,7 @@ ADVICE = (
     (
         r"PERMISSION_DENIED|Error 403|403 Forbidden|[Pp]ermission .* denied",
         "you ({account}) lack a right on project {project}; the message above names it. roles/owner has all of them; what is needed"
-        " at least is in docs/architecture.md",
+        " at least is in docs/deploy.md",
     ),
 )
 """What Terraform or gcloud says → what to do. The first that matches counts."""
