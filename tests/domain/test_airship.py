@@ -27,11 +27,14 @@ ADDRESSES = iter(range(1, 100_000))
 def node(name: str, data: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
     number = next(ADDRESSES)
     address = {"network": "mgmt", "address": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"}
-    return document("BaremetalNode", name, {"addressing": [address], **(data or {})}, **metadata)
+    return document("BaremetalNode", name, {"addressing": [address], "hardware_profile": "hw", **(data or {})}, **metadata)
+
+
+HARDWARE = document("HardwareProfile", "hw", {})
 
 
 def sources(*documents: dict[str, Any]) -> list[Source]:
-    return [Source("site.yaml", yaml.safe_dump_all(documents, sort_keys=False).encode())]
+    return [Source("site.yaml", yaml.safe_dump_all([*documents, HARDWARE], sort_keys=False).encode())]
 
 
 def nodes(*documents: dict[str, Any]) -> dict[str, DesignNode]:
@@ -39,7 +42,7 @@ def nodes(*documents: dict[str, Any]) -> dict[str, DesignNode]:
 
 
 def told(text: str) -> list[tuple[int, str, str, str]]:
-    return [(p.line, p.document, p.path, p.type) for p in check([Source("f", text.encode())])[0]]
+    return [(p.line, p.document, p.path, p.type) for p in check([Source("f", text.encode()), *sources()])[0]]
 
 
 def refusals(*documents: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -133,16 +136,13 @@ def test_profiles_form_a_chain_and_the_nearest_wins() -> None:
         profile("top", {"metadata": {"owner_data": {"a": "top", "b": "top", "c": "top"}, "rack": "r9"}, "hardware_profile": "hw"}),
         profile("mid", {"host_profile": "top", "metadata": {"owner_data": {"b": "mid", "!c": ""}}}),
         profile("low", {"host_profile": "mid", "metadata": {"owner_data": {"d": "low"}}}),
-        document("HardwareProfile", "hw", {}),
-        node("n1", {"host_profile": "low"}),
+        node("n1", {"host_profile": "low", "hardware_profile": None}),
         node("n2", {"host_profile": "top"}),
-        node("n3", {"host_profile": "low", "hardware_profile": "!"}),
     ]
     found = nodes(*chain)
     assert dict(found["n1"].labels) == {"a": "top", "b": "mid", "d": "low"}
     assert (found["n1"].rack, found["n1"].hardware_profile, found["n1"].host_profile) == ("r9", "hw", "low")
     assert dict(found["n2"].labels) == {"a": "top", "b": "top", "c": "top"}
-    assert found["n3"].hardware_profile == ""
 
 
 def test_a_chain_of_ten_thousand_profiles_is_followed() -> None:
@@ -191,6 +191,7 @@ schema: drydock/BaremetalNode/v1
 metadata:
   name: n1
 data:
+  hardware_profile: hw
   addressing:
     - {network: mgmt, address: 10.0.0.1}
 """
@@ -199,28 +200,29 @@ data:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (NODE + "  metadata:\n    owner_data:\n      a: 1\n", [(9, "data.metadata.owner_data.a", "Invalid")]),
-        (NODE + "  metadata:\n    owner_data:\n      a: null\n      b: true\n", [(9, "data.metadata.owner_data.a", "Invalid"), (10, "data.metadata.owner_data.b", "Invalid")]),
-        (NODE + "  metadata:\n    owner_data: [a]\n", [(8, "data.metadata.owner_data", "Invalid")]),
-        (NODE + "  metadata:\n    owner_data:\n", [(8, "data.metadata.owner_data", "Invalid")]),
-        (NODE + "  metadata:\n    owner_data:\n      a b: x\n", [(9, "data.metadata.owner_data[a b]", "Invalid")]),
-        (NODE + "  metadata:\n    owner_data:\n      a: x y\n", [(9, "data.metadata.owner_data.a", "Invalid")]),
-        (NODE + "  metadata:\n    owner_data:\n      kubernetes.io/os: linux\n", [(9, "data.metadata.owner_data[kubernetes.io/os]", "Forbidden")]),
-        (NODE + "  metadata:\n    rack: r1\n    racks: r1\n", [(9, "data.metadata.racks", "Unknown")]),
-        (NODE + "  metadata:\n    tags: gpu\n", [(8, "data.metadata.tags", "Invalid")]),
-        (NODE + "  metadata:\n    tags:\n    - a\n    - 1\n", [(10, "data.metadata.tags[1]", "Invalid")]),
-        (NODE + "  metadata:\n    rack: 7\n", [(8, "data.metadata.rack", "Invalid")]),
-        (NODE + "  metadata: x\n", [(7, "data.metadata", "Invalid")]),
-        (NODE + "  interfaces: []\n", [(7, "data.interfaces", "Invalid")]),
-        (NODE + "  host_profile: nope\n", [(7, "data.host_profile", "NotFound")]),
-        (NODE + "  host_profile: [a]\n", [(7, "data.host_profile", "Invalid")]),
-        (NODE + "  hardware_profile: nope\n", [(7, "data.hardware_profile", "NotFound")]),
-        (NODE.replace("- {network: mgmt, address: 10.0.0.1}", "[]"), [(5, "data.addressing", "Required")]),
+        (NODE + "  metadata:\n    owner_data:\n      a: 1\n", [(10, "data.metadata.owner_data.a", "Invalid")]),
+        (NODE + "  metadata:\n    owner_data:\n      a: null\n      b: true\n", [(10, "data.metadata.owner_data.a", "Invalid"), (11, "data.metadata.owner_data.b", "Invalid")]),
+        (NODE + "  metadata:\n    owner_data: [a]\n", [(9, "data.metadata.owner_data", "Invalid")]),
+        (NODE + "  metadata:\n    owner_data:\n", [(9, "data.metadata.owner_data", "Invalid")]),
+        (NODE + "  metadata:\n    owner_data:\n      a b: x\n", [(10, "data.metadata.owner_data[a b]", "Invalid")]),
+        (NODE + "  metadata:\n    owner_data:\n      a: x y\n", [(10, "data.metadata.owner_data.a", "Invalid")]),
+        (NODE + "  metadata:\n    owner_data:\n      kubernetes.io/os: linux\n", [(10, "data.metadata.owner_data[kubernetes.io/os]", "Forbidden")]),
+        (NODE + "  metadata:\n    rack: r1\n    racks: r1\n", [(10, "data.metadata.racks", "Unknown")]),
+        (NODE + "  metadata:\n    tags: gpu\n", [(9, "data.metadata.tags", "Invalid")]),
+        (NODE + "  metadata:\n    tags:\n    - a\n    - 1\n", [(11, "data.metadata.tags[1]", "Invalid")]),
+        (NODE + "  metadata:\n    rack: 7\n", [(9, "data.metadata.rack", "Invalid")]),
+        (NODE + "  metadata: x\n", [(8, "data.metadata", "Invalid")]),
+        (NODE + "  interfaces: []\n", [(8, "data.interfaces", "Invalid")]),
+        (NODE + "  host_profile: nope\n", [(8, "data.host_profile", "NotFound")]),
+        (NODE + "  host_profile: [a]\n", [(8, "data.host_profile", "Invalid")]),
+        (NODE.replace("hw", "nope"), [(5, "data.hardware_profile", "NotFound")]),
+        (NODE.replace("- {network: mgmt, address: 10.0.0.1}", "[]"), [(6, "data.addressing", "Required")]),
         (NODE.replace("  addressing:\n    - {network: mgmt, address: 10.0.0.1}", "  oob: {}"), [(4, "data.addressing", "Required")]),
-        (NODE.replace("data:\n  addressing:\n    - {network: mgmt, address: 10.0.0.1}\n", ""), [(1, "data.addressing", "Required")]),
-        (NODE.replace("network: mgmt, ", ""), [(6, "data.addressing[0]", "Required")]),
-        (NODE.replace("10.0.0.1", "10"), [(6, "data.addressing[0].address", "Invalid")]),
-        (NODE.replace("10.0.0.1}", "10.0.0.1}\n    - {network: oob, address: 10.0.0.1}"), [(7, "data.addressing[1].address", "Duplicate")]),
+        (NODE.partition("\ndata:")[0] + "\n", [(1, "data.addressing", "Required"), (1, "data.hardware_profile", "Required")]),
+        (NODE.replace("  hardware_profile: hw\n", ""), [(4, "data.hardware_profile", "Required")]),
+        (NODE.replace("network: mgmt, ", ""), [(7, "data.addressing[0]", "Required")]),
+        (NODE.replace("10.0.0.1", "10"), [(7, "data.addressing[0].address", "Invalid")]),
+        (NODE.replace("10.0.0.1}", "10.0.0.1}\n    - {network: oob, address: 10.0.0.1}"), [(8, "data.addressing[1].address", "Duplicate")]),
         (NODE.replace("name: n1", "name: N1"), [(3, "metadata.name", "Invalid")]),
         (NODE.replace("name: n1", f"name: {'n' * 64}"), [(3, "metadata.name", "Invalid")]),
         (NODE.replace("name: n1", "name: n1.example.com"), [(3, "metadata.name", "Invalid")]),
@@ -242,10 +244,10 @@ def test_every_problem_is_told_in_one_answer_in_the_order_of_the_lines() -> None
         + "  host_profile: p\n---\nschema: drydock/HostProfile/v1\nmetadata:\n  name: p\ndata:\n  host_profile: q\n"
     )
     assert told(text) == [
-        (9, "BaremetalNode/n1", "data.metadata.owner_data.a", "Invalid"),
-        (10, "BaremetalNode/n1", "data.metadata.bogus", "Unknown"),
-        (14, "BaremetalNode/n1", "metadata.name", "Duplicate"),
-        (24, "HostProfile/p", "data.host_profile", "NotFound"),
+        (10, "BaremetalNode/n1", "data.metadata.owner_data.a", "Invalid"),
+        (11, "BaremetalNode/n1", "data.metadata.bogus", "Unknown"),
+        (15, "BaremetalNode/n1", "metadata.name", "Duplicate"),
+        (26, "HostProfile/p", "data.host_profile", "NotFound"),
     ]  # fmt: skip
 
 
@@ -274,11 +276,17 @@ def test_one_address_has_one_owner_and_dhcp_is_none() -> None:
 
 def test_a_missing_hardware_profile_is_told_where_it_is_named_and_only_if_a_node_has_it() -> None:
     missing = profile("p", {"hardware_profile": "gone"})
+    inherits = {"host_profile": "p", "hardware_profile": None}
     assert refusals(missing, node("n1")) == []
-    assert refusals(missing, node("n1", {"host_profile": "p"}), node("n2", {"host_profile": "p"})) == [
-        ("HostProfile/p", "data.hardware_profile", "NotFound")
-    ]
-    assert refusals(missing, node("n1", {"host_profile": "p", "hardware_profile": "!"})) == []
+    assert refusals(missing, node("n1", inherits), node("n2", inherits)) == [("HostProfile/p", "data.hardware_profile", "NotFound")]
+
+
+@pytest.mark.parametrize("own", [None, "!", -1, ""])
+def test_a_node_is_refused_where_nobody_in_its_chain_names_a_hardware_profile(own: Any) -> None:
+    chain = [profile("low", {"host_profile": "top"}), profile("top", {"hardware_profile": None if own is None else "hw"})]
+    refused = [("BaremetalNode/n1", "data.hardware_profile", "Required")]
+    assert refusals(*chain, node("n1", {"host_profile": "low", "hardware_profile": own})) == refused
+    assert refusals(profile("alone", {"host_profile": "none yet"}))[0][1] == "data.host_profile"
 
 
 def test_unknown_fields_outside_of_metadata_are_warnings() -> None:
@@ -394,13 +402,10 @@ DEFINITION = ("HostProfile/p", "metadata.layeringDefinition")
 @pytest.mark.parametrize(
     ("documents", "expected"),
     [
-        ([profile("p", {}, **layered("site", ("merge", "."), parent={"no": "one"}))], (f"{DEFINITION[1]}.parentSelector", "NotFound")),
-        ([GLOBAL, profile("p", {}, **layered("global", ("merge", "."), parent=PARENT))], (f"{DEFINITION[1]}.parentSelector", "NotFound")),
         (
             [GLOBAL, profile("base2", {}, labels=PARENT, **layered("global")), profile("p", {}, **layered("site", ("merge", "."), parent=PARENT))],
             (f"{DEFINITION[1]}.parentSelector", "Invalid"),
         ),
-        ([document("Rack", "x", {}, labels=PARENT, **layered("global")), profile("p", {}, **layered("site", parent=PARENT))], (f"{DEFINITION[1]}.parentSelector", "NotFound")),
         ([GLOBAL, profile("p", {}, **layered("nowhere", parent=PARENT))], (f"{DEFINITION[1]}.layer", "NotSupported")),
         ([GLOBAL, profile("p", {}, **layered("site", ("append", "."), parent=PARENT))], (f"{DEFINITION[1]}.actions[0].method", "NotSupported")),
         ([GLOBAL, profile("p", {}, **layered("site", ("merge", ".a[*]"), parent=PARENT))], (f"{DEFINITION[1]}.actions[0].path", "Invalid")),
@@ -413,6 +418,33 @@ DEFINITION = ("HostProfile/p", "metadata.layeringDefinition")
 )  # fmt: skip
 def test_layering_is_refused_with_its_place(documents: list[dict[str, Any]], expected: tuple[str, str]) -> None:
     assert ("HostProfile/p", *expected) in refusals(ORDER, *documents)
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [profile("p", {"metadata": {"owner_data": {"a": "1"}}}, **layered("site", ("merge", "."), parent={"no": "one"}))],
+        [GLOBAL, profile("p", {"metadata": {"owner_data": {"a": "1"}}}, **layered("global", ("delete", ".x"), parent=PARENT))],
+        [
+            document("Rack", "x", {}, labels=PARENT, **layered("global")),
+            profile("p", {"metadata": {"owner_data": {"a": "1"}}}, replacement=True, **layered("site", parent=PARENT)),
+        ],
+    ],
+    ids=["nowhere", "not in a higher layer", "of another schema"],
+)
+def test_where_a_selector_matches_no_parent_the_document_stands_as_it_is_with_a_warning(documents: list[dict[str, Any]]) -> None:
+    site = load(sources(ORDER, *documents, node("n1", {"host_profile": "p"})))
+    assert dict(site.nodes["n1"].labels) == {"a": "1"}
+    told = [(w.document, w.path, w.type, "stands as it is" in w.message) for w in site.warnings]
+    assert told == [("HostProfile/p", "metadata.layeringDefinition.parentSelector", "NotFound", True)]
+
+
+def test_a_rendered_site_keeps_its_selectors_without_their_abstract_parents() -> None:
+    """What Deckhand renders still has its layeringDefinition, and the abstract documents are gone."""
+    child = profile("p", {"metadata": {"owner_data": {"b": "2", "c": "2"}}}, **layered("site", ("merge", "."), parent=PARENT))
+    merged = {**child, "data": {"metadata": {"owner_data": {"a": "1", "b": "2", "c": "2"}}}}
+    below = node("n1", {"host_profile": "p"})
+    assert nodes(ORDER, merged, below)["n1"].labels == nodes(ORDER, GLOBAL, child, below)["n1"].labels
 
 
 def test_a_problem_of_inherited_data_is_told_of_the_document_that_wrote_it() -> None:
@@ -431,7 +463,6 @@ def generated(from_: str, key: str = "example.com/x", name: str = "g") -> dict[s
 
 
 SITE = [
-    document("HardwareProfile", "hw", {}),
     profile("p", {"hardware_profile": "hw", "metadata": {"owner_data": {"example.com/x": "below", "b": "1"}}}),
     node("n1", {"host_profile": "p", "metadata": {"rack": "r1", "tags": ["gpu"]}}),
 ]

@@ -27,7 +27,11 @@ def policy(name: str, labels: dict[str, str], **spec: Any) -> dict[str, Any]:
 
 def node(name: str, address: str, **metadata: Any) -> dict[str, Any]:
     addressing = [{"network": "m", "address": address}]
-    return {"schema": "drydock/BaremetalNode/v1", "metadata": {"name": name}, "data": {"addressing": addressing, "metadata": metadata}}
+    data = {"addressing": addressing, "hardware_profile": "hw", "metadata": metadata}
+    return {"schema": "drydock/BaremetalNode/v1", "metadata": {"name": name}, "data": data}
+
+
+HARDWARE = {"schema": "drydock/HardwareProfile/v1", "metadata": {"name": "hw"}, "data": {}}
 
 
 def sources(*documents: dict[str, Any]) -> list[Source]:
@@ -155,6 +159,7 @@ def test_load_refuses_with_every_problem_of_every_file() -> None:
 def test_a_site_is_the_sum_of_its_documents() -> None:
     site = load(
         sources(
+            HARDWARE,
             node("n1", "10.0.0.1", owner_data={"a": "1"}),
             policy("p", {"rack": "r1"}, nodes={"names": ["n1", "n2"]}),
             hullmark("Cluster", "c", {"access": {"inCluster": {}}}),
@@ -172,11 +177,12 @@ def test_a_site_is_the_sum_of_its_documents() -> None:
     assert site.policies.pod_policies == [{"extra": ["example.com/x"]}]
     assert (site.policies.alias_pairs, site.policies.keep_domains) == (KEP_793, KEEP_DOMAINS)
     assert [document.title for document in site.gardener["CloudProfile"]] == ["CloudProfile/cp"]
-    assert site.document_count == 5
+    assert site.document_count == 6
 
 
 def test_label_rules_allow_protected_keys_for_every_document_and_name_the_domains_to_keep() -> None:
     declared = [
+        HARDWARE,
         node("n1", "10.0.0.1", rack="r1", owner_data={"topology.kubernetes.io/zone": "z"}),
         policy("p", {"topology.kubernetes.io/zone": "y"}),
         hullmark("GeneratedLabels", "g", {"from": "rack", "key": "topology.kubernetes.io/region"}),
@@ -219,7 +225,7 @@ def test_a_policy_may_not_declare_the_secondary_key_of_a_pair_in_force(documents
 
 
 ONE = {"names": ["n1"]}
-SITE = [node("n1", "10.0.0.1", rack="r1", tags=["t"], owner_data={"role": "x"}), node("n2", "10.0.0.2", rack="r2")]
+SITE = [HARDWARE, node("n1", "10.0.0.1", rack="r1", tags=["t"], owner_data={"role": "x"}), node("n2", "10.0.0.2", rack="r2")]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +285,6 @@ WHOLE = [
     *SITE,
     {"schema": "drydock/BaremetalNode/v1", "metadata": {"name": "n3"}, "data": {"addressing": [{"network": "m", "address": "10.0.0.3"}], "host_profile": "p2",
      "hardware_profile": "hw", "metadata": {"owner_data": {"!a": "x"}, "tags": ["!t", "u"]}}},
-    {"schema": "drydock/HardwareProfile/v1", "metadata": {"name": "hw"}, "data": {}},
     {"schema": "drydock/HostProfile/v1", "metadata": {"name": "base"}, "data": {"metadata": {"owner_data": {"a": "0"}, "rack": "r1"}}},
     {"schema": "drydock/HostProfile/v1", "metadata": {"name": "p", "labels": {"a": "b"}, "layeringDefinition": {"layer": "global"}},
      "data": {"metadata": {"owner_data": {"a": "1"}, "tags": ["t"]}, "host_profile": "base"}},

@@ -188,6 +188,30 @@ def test_creation_looks_only_at_what_is_active_and_update_at_everything() -> Non
     assert problems(cloud_profile([OLD])) == [f"Forbidden @ {K}[0]", f"Invalid @ {K}", f"Required @ {K}"]
 
 
+INACTIVE = [
+    ("expired by classification", [{"version": "1.26.0", "classification": "expired"}, *GOOD_VERSIONS]),
+    ("unavailable by classification", [{"version": "1.26.0", "classification": "unavailable"}, *GOOD_VERSIONS]),
+    ("a broken lifecycle that has not begun", [lifecycle(("best", FUTURE)) | {"version": "1.28.0"}, *GOOD_VERSIONS]),
+    ("a broken lifecycle that has begun since", [lifecycle(("best", PAST)) | {"version": "1.26.0"}, *GOOD_VERSIONS]),
+    (
+        "a broken lifecycle that has ended",
+        [lifecycle(("best", None), ("expired", PAST)) | {"version": "1.26.0"}, *GOOD_VERSIONS],
+    ),
+]
+
+
+@pytest.mark.parametrize("versions", [case[1] for case in INACTIVE], ids=[case[0] for case in INACTIVE])
+def test_a_profile_that_creation_accepted_is_accepted_again_as_it_is_and_judged_whole_once_it_changes(versions: list[Any]) -> None:
+    same = cloud_profile(versions)
+    assert updated(same) == []
+    assert updated(cloud_profile(versions, region="other"), cloud_profile([*versions, {"version": "1.25.0"}])) != []
+
+
+def test_what_creation_never_accepted_is_not_made_acceptable_by_being_there() -> None:
+    assert updated(cloud_profile([lifecycle(("best", None)) | {"version": "1.26.0"}, *GOOD_VERSIONS])) != []
+    assert updated(cloud_profile([{"version": "1.27.3", "classification": "expired"}])) == [f"Forbidden @ {K}[0].classification"]
+
+
 def test_a_version_is_not_taken_back() -> None:
     later = lifecycle(("supported", FUTURE))
     assert updated(cloud_profile([later]), cloud_profile()) == [f"Forbidden @ {K}[0]"]

@@ -55,7 +55,7 @@ def resolve(documents: Iterable[Document], generated: Sequence[Generated], allow
         by_kind.setdefault(document.kind, []).append(document)
     layered: dict[str, list[Rendered]] = {}
     policies = [document for kind in by_kind if kind.startswith("deckhand/LayeringPolicy/") for document in by_kind[kind]]
-    everything = render([document for kind in RESOLVED for document in by_kind.get(kind, ())], policies, design.problems)
+    everything = render([document for kind in RESOLVED for document in by_kind.get(kind, ())], policies, design.problems, design.warnings)
     for each in everything:
         layered.setdefault(each.document.kind, []).append(each)
     hardware = {document.name for document in by_kind.get(HARDWARE, ())}
@@ -257,7 +257,7 @@ class _Resolver:
         effective = self.effective(rendered)
         if effective is None:
             return
-        self.check_hardware(effective)
+        self.check_hardware(rendered, effective)
         rack, profile = effective.rack or "", self.parent_of(rendered) or ""
         labels, sources = effective.labels, effective.sources
         if self.generated:
@@ -266,10 +266,15 @@ class _Resolver:
             name, labels, sources, tuple(effective.tags), rack, self.racks.get(rack, _NO_LABELS), profile, effective.hardware_profile or ""
         )
 
-    def check_hardware(self, node: _Effective) -> None:
-        """Only what a node has must be there: sites keep profiles for hardware that they no longer describe."""
+    def check_hardware(self, rendered: Rendered, node: _Effective) -> None:
+        """A node needs a hardware profile, from any profile of its chain. Only what a node has must be there: sites keep profiles
+        for hardware that they no longer describe.
+        """
         name, source = node.hardware_profile, node.hardware_from
-        if name and source is not None and name not in self.hardware and id(source) not in self.told:
+        if not name:
+            message = f"{rendered.name} has no hardware profile: name one here, or in a host profile that it builds on"
+            self.problem(rendered.problem(("data", "hardware_profile"), "Required", message))
+        elif source is not None and name not in self.hardware and id(source) not in self.told:
             self.told.add(id(source))
             message = f"there is no HardwareProfile {name}{did_you_mean(name, self.hardware)}"
             self.problem(source.problem(("data", "hardware_profile"), "NotFound", message))

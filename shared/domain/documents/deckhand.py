@@ -42,18 +42,22 @@ class Rendered:
         return self.document.problem(path, type_, message)
 
 
-def render(documents: Iterable[Document], policies: Iterable[Document], problems: list[Problem]) -> list[Rendered]:
-    """The concrete documents (not abstract, not replaced), rendered. What cannot be rendered is told in `problems` and left out."""
-    return _Layering(list(documents), list(policies), problems).render()
+def render(documents: Iterable[Document], policies: Iterable[Document], problems: list[Problem], warnings: list[Problem]) -> list[Rendered]:
+    """The concrete documents (not abstract, not replaced), rendered. What cannot be rendered is told in `problems` and left out; a parent
+    that is not there is told in `warnings`, and the document stands as it is.
+    """
+    return _Layering(list(documents), list(policies), problems, warnings).render()
 
 
 class _Layering:
-    def __init__(self, documents: list[Document], policies: list[Document], problems: list[Problem]) -> None:
+    def __init__(self, documents: list[Document], policies: list[Document], problems: list[Problem], warnings: list[Problem]) -> None:
         self.documents = documents
         self.problems = problems
+        self.warnings = warnings
         self.order = _layer_order(policies, problems)
         self.rendered: dict[int, Rendered | None] = {}
         self.parents: dict[int, Document | None] = {}
+        """By document: its parent; None where it cannot be told which. A document that stands as it is has no entry."""
         self.replaced: dict[int, Document] = {}
         self.labelled: dict[tuple[str, str, str], list[Document]] = {}
         self.found: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[Document]] = {}
@@ -103,19 +107,19 @@ class _Layering:
                 self.problems.append(document.problem(("metadata", "replacement"), "Required", message))
             return
         parents = self.candidates(document, selector)
-        if len(parents) != 1:
-            self.parents[id(document)] = None
-            told = ", ".join(f"{key}={value}" for key, value in selector.items())
-            path = (*_WHERE, "parentSelector")
-            if parents:
+        told = ", ".join(f"{key}={value}" for key, value in selector.items())
+        path = (*_WHERE, "parentSelector")
+        match parents:
+            case []:
+                message = f"no {document.kind} in a higher layer has the labels {told}: the document stands as it is"
+                self.warnings.append(document.problem(path, "NotFound", message))
+            case [parent]:
+                self.parents[id(document)] = parent
+                self.check_replacement(document, parent)
+            case _:
+                self.parents[id(document)] = None
                 named = ", ".join(f"{parent.name} ({parent.file}:{parent.line})" for parent in parents)
                 self.problems.append(document.problem(path, "Invalid", f"{told} selects {len(parents)} parents, one is allowed: {named}"))
-            else:
-                message = f"no {document.kind} in a higher layer has the labels {told} (a rendered document has no parentSelector)"
-                self.problems.append(document.problem(path, "NotFound", message))
-            return
-        self.parents[id(document)] = parents[0]
-        self.check_replacement(document, parents[0])
 
     def candidates(self, document: Document, selector: Mapping[str, str]) -> list[Document]:
         layer = str(_definition(document).get("layer"))

@@ -1,7 +1,8 @@
 """Validation of CloudProfiles, NamespacedCloudProfiles and Shoots: Gardener's rules, kinds and paths (docs/versions.md §6 to §8).
 
 A profile that is not among the previous documents is created, otherwise updated. Creation drops inactive versions before it looks at
-the rest; a new version whose expiration date has passed is refused either way (the original stopped doing so in v1.77; we did not).
+the rest, an update judges them too, unless nothing changed; a new version whose expiration date has passed is refused either way
+(the original stopped doing so in v1.77; we did not).
 `lifecycle` is admitted, as if the feature gate of the original were on.
 """
 
@@ -11,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from shared.domain.documents.reading import Document, Path, Problem
 from shared.domain.versions.catalogue import (
@@ -100,7 +101,7 @@ def check_gardener(documents: Sequence[Document], previous_documents: Sequence[D
         if (document.file, document.title) in unreadable:
             continue
         if document.kind == "CloudProfile":
-            problems += _ProfileCheck(document, now).all(new.profiles[key[1]], old.profiles.get(key[1]))
+            problems += _profile_problems(document, new.profiles[key[1]], old.profiles.get(key[1]), now)
             if key[1] in old.profiles:
                 problems += _in_use(document, old.profiles[key[1]], new.profiles[key[1]], new, old)
         elif document.kind == "NamespacedCloudProfile":
@@ -108,6 +109,23 @@ def check_gardener(documents: Sequence[Document], previous_documents: Sequence[D
         else:
             problems += check_window(document) + _check_shoot(document, new.clusters[key[1]], old.clusters.get(key[1]))
     return problems
+
+
+def _profile_problems(document: Document, new: CloudProfile, old: CloudProfile | None, now: datetime) -> list[Problem]:
+    """What is wrong with a CloudProfile. Creation leaves inactive versions unjudged and an update does not; so a profile that did not
+    change, and that creation could have accepted at some moment up to now, stays acceptable as it is.
+    """
+    problems = _ProfileCheck(document, now).all(new, old)
+    if problems and new == old and any(not _ProfileCheck(document, moment).all(new, None) for moment in _moments(new, now)):
+        return []
+    return problems
+
+
+def _moments(profile: CloudProfile, now: datetime) -> Iterator[datetime]:
+    """`now`, and one moment in each earlier span of time in which the profile's versions counted as something else."""
+    yield now
+    yield from (start + timedelta(microseconds=1) for start in reversed(profile.transitions()) if start < now)
+    yield datetime.min.replace(tzinfo=UTC)
 
 
 def _twice(documents: Iterable[Document]) -> Iterator[Problem]:
