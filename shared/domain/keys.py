@@ -23,6 +23,32 @@ PROTECTED = frozenset(
 registers: a node that loses one stays without it."""
 
 
+RECONCILED = (
+    ("eks.amazonaws.com/", "EKS knows its node groups by it and sets it again: label the node group (`aws eks update-nodegroup-config`)"),
+    ("alpha.eksctl.io/", "eksctl knows its node groups by it: label the node group in eksctl's configuration"),
+    (
+        "cloud.google.com/gke-",
+        "GKE knows its node pools by it and sets it again: label the node pool (`gcloud container node-pools update`)",
+    ),
+    (
+        "kubernetes.azure.com/",
+        "AKS keeps this prefix for itself and sets it again: label the node pool (`az aks nodepool update --labels`)",
+    ),
+    ("karpenter.sh/", "Karpenter knows its nodes by it and replaces those that differ: label the NodePool's template"),
+    ("karpenter.k8s.aws/", "Karpenter sets it from the instance it launched: choose instances by the NodePool's requirements"),
+    ("karpenter.azure.com/", "Karpenter sets it from the instance it launched: choose instances by the NodePool's requirements"),
+    ("worker.gardener.cloud/", "Gardener knows its worker pools by it and sets it again: label the Shoot's worker pool"),
+)
+"""Prefixes of keys by which a cloud or an autoscaler knows its own nodes, and what puts them back however often somebody else sets them."""
+
+
+@lru_cache(maxsize=65_536)
+def reconciled(key: str) -> str | None:
+    """What to know before declaring this key, because a cloud or an autoscaler manages it; None for all others."""
+    why = next((why for prefix, why in RECONCILED if key.startswith(prefix)), None)
+    return why and f"{key} will be fought over: {why}"
+
+
 @lru_cache(maxsize=65_536)
 def key_error(key: str) -> str | None:
     """Why Kubernetes refuses this label key, or None. Lengths are bytes; nothing but ASCII passes, so they are characters too."""

@@ -24,9 +24,9 @@ from shared.domain.documents.kinds import (
     parsed,
 )
 from shared.domain.documents.reading import Document, DocumentsRefused, Path, Problem, Source, read
-from shared.domain.keys import PROTECTED, key_error, value_error
+from shared.domain.keys import PROTECTED, key_error, reconciled, value_error
 from shared.domain.labels.aliases import AliasPair, check_pairs, in_force, pairs_declared
-from shared.domain.labels.policies import Clash, Declared, Policies, clashes_of, declare, selects
+from shared.domain.labels.policies import Clash, Declared, Policies, clashes_of, declare, keys_looked_at, selects
 from shared.domain.pods.copying import check_pod_policy
 
 T = TypeVar("T", bound=HullmarkDocument)
@@ -144,7 +144,8 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     site.nodes = design.nodes | {name: DesignNode(name) for name in site.policies.named_nodes() if name not in design.nodes}
     problems += shaped.check_conflicts(site)
     problems += shaped.check_secondaries(site.policies.alias_pairs)
-    site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions()]
+    problems += shaped.check_selected(site.policies.alias_pairs)
+    site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions(), *shaped.reconciled_keys()]
     order = {source.file: number for number, source in enumerate(sources)}
     for found in (problems, site.warnings):
         found.sort(key=lambda problem: (order.get(problem.file, -1), problem.line))
@@ -255,6 +256,21 @@ class _Shaped:
             if isinstance(model, NodeLabelPolicy):
                 yield from secondaries(document, model, now if model.spec.clusters is None else always)
 
+    def check_selected(self, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
+        """Policies that declare what a policy selects on, itself or as an alias. Once we hold such a label it counts as ours and no longer
+        as the node's own: the first relabel would take it over, and the second would find the node unselected and remove all it had.
+        """
+        looking: dict[str, tuple[Document, NodeLabelPolicy]] = {}
+        declaring = [(document, model) for document, model in self.read if isinstance(model, NodeLabelPolicy)]
+        for document, model in declaring:
+            for key in keys_looked_at(model):
+                looking.setdefault(key, (document, model))
+        written = {pair.primary: pair.secondary for pair in pairs if pair.secondary in looking}
+        for document, model in declaring:
+            for key in model.spec.labels:
+                if (seen := key if key in looking else written.get(key)) is not None:
+                    yield document.problem(("spec", "labels", key), "SelectsWhatItWrites", _selected(model, key, seen, *looking[seen]))
+
     def check_conflicts(self, site: Site) -> Iterator[Problem]:
         """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""
         found: dict[Clash, list[str]] = {}
@@ -282,6 +298,18 @@ class _Shaped:
                     hint = did_you_mean(key, PROTECTED)
                     yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
 
+    def reconciled_keys(self) -> Iterator[Problem]:
+        """Keys that a cloud or an autoscaler sets again: whoever declares them fights it."""
+        for document, model in self.read:
+            keys: list[tuple[Path, str]] = []
+            if isinstance(model, NodeLabelPolicy):
+                keys = [(("spec", "labels", key), key) for key in model.spec.labels]
+            elif isinstance(model, GeneratedLabels):
+                keys = [(("spec", "key"), model.spec.key)]
+            for path, key in keys:
+                if why := reconciled(key):
+                    yield document.problem(path, "Reconciled", why)
+
     def unknown_clusters(self) -> Iterator[Problem]:
         """A site that describes its clusters and names another one in a policy: probably a slip."""
         known = {model.name for model in self.models(Cluster)}
@@ -299,6 +327,12 @@ def secondaries(document: Document, policy: NodeLabelPolicy, pairs: Iterable[Ali
         if key in primary:
             message = f"{key} follows {primary[key]} (an alias pair): declare {primary[key]} instead"
             yield document.problem(("spec", "labels", key), "Forbidden", message)
+
+
+def _selected(model: NodeLabelPolicy, key: str, seen: str, looking: Document, other: NodeLabelPolicy) -> str:
+    who = "this policy itself" if other.name == model.name else f"{other.title} ({looking.file}:{looking.line})"
+    alias = "" if key == seen else f", and {seen} follows {key} (an alias pair)"
+    return f"{model.title} declares {key}, and {who} selects nodes by {seen}{alias}: declare another key, or select by names, tags or racks"
 
 
 def _spec(document: Document) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_hullmarks_kinds_are_strict_to_the_line(kind: str, rest: str, expected: 
     "document",
     [
         hullmark("NodeLabelPolicy", "p", {}),
-        policy("p", {"a": "", "example.com/b": "c"}, clusters=["c"], nodes={"names": ["n"], "matchLabels": {"a": "b"}, "tags": ["t"], "racks": ["r"],
+        policy("p", {"a": "", "example.com/b": "c"}, clusters=["c"], nodes={"names": ["n"], "matchLabels": {"l": "b"}, "tags": ["t"], "racks": ["r"],
                "matchExpressions": [{"key": "k", "operator": "DoesNotExist"}]}, exclude={"racks": ["r"]}, priority=-3, prune="all", onConflict="skip"),
         hullmark("LabelRules", "r", {"allowProtected": ["kubernetes.io/hostname"], "keepDomains": []}),
         hullmark("Cluster", "c", {"access": {"kubeconfig": {"path": "p", "context": "c"}}, "provider": "gardener", "cloudProfile": "p", "maintenance":
@@ -278,6 +278,73 @@ def test_a_policy_for_a_cluster_that_no_document_describes_is_a_warning() -> Non
     assert check(sources(policy("p", {}, clusters=["anything"])))[1] == []
 
 
+# --- policies that select on what policies write
+
+GPU = {"matchLabels": {"pool": "gpu"}}
+NO_GPU = {"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}
+FOLLOWS = hullmark("LabelAliases", "a", {"pairs": [{"primary": "ex.io/pool", "secondary": "pool"}]})
+
+
+def test_a_policy_may_not_declare_the_key_that_it_selects_on() -> None:
+    (problem,) = check(sources(policy("gpus", {"pool": "gpu-a100", "rack": "r1"}, nodes=GPU)))[0]
+    assert (problem.file, problem.line, problem.document) == ("site.yaml", 7, "NodeLabelPolicy/gpus")
+    assert (problem.path, problem.type) == ("spec.labels.pool", "SelectsWhatItWrites")
+    assert "NodeLabelPolicy/gpus declares pool, and this policy itself selects nodes by pool" in problem.message
+
+
+@pytest.mark.parametrize(
+    "looks", [{"nodes": GPU}, {"nodes": NO_GPU}, {"exclude": GPU}, {"exclude": NO_GPU}, {"nodes": GPU, "clusters": ["c"]}]
+)
+def test_a_policy_may_not_declare_the_key_that_another_one_selects_on(looks: dict[str, Any]) -> None:
+    (problem,) = check(sources(policy("writes", {"pool": "gpu"}), policy("looks", {"driver": "on"}, **looks)))[0]
+    assert (problem.document, problem.path, problem.type) == ("NodeLabelPolicy/writes", "spec.labels.pool", "SelectsWhatItWrites")
+    assert "NodeLabelPolicy/looks (site.yaml:9) selects nodes by pool" in problem.message
+
+
+def test_a_policy_may_not_declare_a_key_whose_alias_another_one_selects_on() -> None:
+    (problem,) = check(sources(policy("writes", {"ex.io/pool": "gpu"}), policy("looks", {"driver": "on"}, nodes=GPU), FOLLOWS))[0]
+    assert (problem.path, problem.type) == ("spec.labels[ex.io/pool]", "SelectsWhatItWrites")
+    assert "pool follows ex.io/pool" in problem.message
+
+
+@pytest.mark.parametrize("documents", [
+    [policy("a", {"pool": "gpu"}, nodes={"tags": ["gpu"], "racks": ["r"], "names": ["n"]})],
+    [policy("a", {"driver": "on"}, nodes=GPU), HARDWARE, node("n1", "10.0.0.1", owner_data={"pool": "gpu"})],
+    [policy("a", {"driver": "on"}, nodes=GPU), hullmark("GeneratedLabels", "g", {"from": "rack", "key": "pool"})],
+])  # fmt: skip
+def test_what_the_design_says_of_a_node_may_be_selected_on(documents: list[dict[str, Any]]) -> None:
+    assert messages(*documents) == []
+
+
+# --- keys that somebody else puts back
+
+
+@pytest.mark.parametrize(("key", "who"), [
+    ("eks.amazonaws.com/nodegroup", "EKS"),
+    ("cloud.google.com/gke-nodepool", "GKE"),
+    ("karpenter.sh/capacity-type", "Karpenter"),
+    ("kubernetes.azure.com/agentpool", "AKS"),
+])  # fmt: skip
+def test_a_key_that_a_cloud_or_an_autoscaler_manages_is_a_warning_that_says_who_puts_it_back(key: str, who: str) -> None:
+    documents = [
+        policy("p", {key: "x"}),
+        hullmark("GeneratedLabels", "g", {"from": "rack", "key": key}),
+        HARDWARE,
+        node("n1", "10.0.0.1", owner_data={key: "x"}),
+    ]
+    problems, warnings = check(sources(*documents))
+    assert problems == []
+    assert [(warning.path, warning.type) for warning in warnings] == [
+        (f"spec.labels[{key}]", "Reconciled"), ("spec.key", "Reconciled"), (f"data.metadata.owner_data[{key}]", "Reconciled"),
+    ]  # fmt: skip
+    assert all(key in warning.message and who in warning.message for warning in warnings)
+
+
+@pytest.mark.parametrize("key", ["node-restriction.kubernetes.io/pool", "cloud.google.com/team", "amazonaws.com/x", "notkarpenter.sh/x"])
+def test_a_key_that_nobody_puts_back_is_no_warning(key: str) -> None:
+    assert check(sources(policy("p", {key: "x"}))) == ([], [])
+
+
 # --- whatever is written
 
 
@@ -293,7 +360,7 @@ WHOLE = [
     {"schema": "drydock/Rack/v1", "metadata": {"name": "r1"}, "data": {"labels": {"row": "1"}}},
     {"schema": "drydock/Region/v1", "metadata": {"name": "r"}, "data": {"generated_labels": [{"from": "rack", "key": "rack"}]}},
     {"schema": "deckhand/LayeringPolicy/v1", "metadata": {"name": "l"}, "data": {"layerOrder": ["global", "site"]}},
-    policy("one", {"k": "1"}, clusters=["c"], nodes={"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}, exclude=ONE),
+    policy("one", {"k": "1"}, clusters=["c"], nodes={"matchExpressions": [{"key": "j", "operator": "In", "values": ["v"]}]}, exclude=ONE),
     hullmark("LabelRules", "r", {"keepDomains": ["a.b"]}),
     hullmark("Cluster", "c", {"access": {"gke": {"project": "p", "location": "l", "name": "n"}}, "maintenance": {"timeWindow": {"begin": "220000+0000", "end": "230000+0000"}}}),
     hullmark("GeneratedLabels", "g", {"from": "hostname", "key": "host"}),

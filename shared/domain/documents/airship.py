@@ -18,7 +18,7 @@ from shared.domain.documents.deckhand import Rendered, render
 from shared.domain.documents.design import DesignNode, over
 from shared.domain.documents.kinds import GeneratedLabelsSpec, did_you_mean, problems_of
 from shared.domain.documents.reading import Document, Path, Problem, type_name
-from shared.domain.keys import PROTECTED, key_error, value_error
+from shared.domain.keys import PROTECTED, key_error, reconciled, value_error
 
 NODE, PROFILE, RACK, REGION = (f"drydock/{kind}/v1" for kind in ("BaremetalNode", "HostProfile", "Rack", "Region"))
 HARDWARE = "drydock/HardwareProfile/v1"
@@ -160,6 +160,8 @@ class _Resolver:
             if key in PROTECTED and key not in self.allowed:
                 message = f"{key} is protected: the kubelet and the cloud set it (LabelRules' allowProtected can allow it)"
                 self.problem(rendered.problem(("data", "metadata", "owner_data", key), "Forbidden", message))
+            if why := reconciled(key):
+                self.design.warnings.append(rendered.problem(("data", "metadata", "owner_data", key), "Reconciled", why))
 
     def ask(self, region: Rendered) -> None:
         """Add the generated labels that a Region asks for."""

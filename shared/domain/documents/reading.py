@@ -77,7 +77,8 @@ class Problem:
     path: str
     """`spec.kubernetes.versions[0].version`; empty for the document as a whole."""
     type: str
-    """`Invalid`, `Required`, `Duplicate`, `Forbidden`, `NotSupported`, `NotFound`, `Unknown`, `Syntax` (Kubernetes' field error words)."""
+    """`Invalid`, `Required`, `Duplicate`, `Forbidden`, `NotSupported`, `NotFound`, `Unknown`, `Syntax` (Kubernetes' field error words),
+    or a rule's own name: `SelectsWhatItWrites`, `Reconciled`."""
     message: str
     """What is wrong, and what to do about it."""
 

@@ -15,18 +15,23 @@ from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 KEEP_DOMAINS = (
     # clouds
-    "cloud.google.com", "eks.amazonaws.com", "kubernetes.azure.com", "microsoft.com", "azure.com", "oraclecloud.com", "digitalocean.com",
-    "hetzner.cloud", "linode.com", "scaleway.com", "ovh.com", "ibm.com", "ibm-cloud.kubernetes.io", "alibabacloud.com", "tencentyun.com",
-    "vmware.com", "eksctl.io", "amazonaws.com", "gke.io", "exoscale.net", "vultr.com", "upcloud.com",
+    "cloud.google.com", "googleapis.com", "gke.io", "aws.com", "amazonaws.com", "k8s.aws", "bottlerocket.aws", "eksctl.io", "azure.com",
+    "microsoft.com", "oraclecloud.com", "ibm.com", "ibm-cloud.kubernetes.io", "alibabacloud.com", "aliyun.com", "aliyun.accelerator",
+    "tencentyun.com", "tencent.com", "huawei.com", "huaweicloud.com", "yandex.cloud", "digitalocean.com", "hetzner.cloud", "linode.com",
+    "scaleway.com", "ovh.com", "exoscale.net", "exoscale.com", "vultr.com", "upcloud.com", "civo.com", "ionos.com", "equinix.com",
+    "openstack.org", "vmware.com", "nutanix.com",
     # autoscalers, distributions, cluster managers
-    "karpenter.sh", "karpenter.k8s.aws", "karpenter.azure.com", "spotinst.io", "cast.ai", "gardener.cloud", "sapcloud.io", "openshift.io",
-    "cattle.io", "rancher.io", "k3s.io", "rke2.io", "k0sproject.io", "microk8s.io", "talos.dev", "flatcar-linux.org", "coreos.com",
-    "kubesphere.io", "kops.k8s.io", "mirantis.com", "tanzu.vmware.com",
+    "karpenter.sh", "karpenter.k8s.aws", "karpenter.azure.com", "spotinst.io", "cast.ai", "x-k8s.io", "metal3.io", "gardener.cloud",
+    "sapcloud.io", "openshift.io", "cattle.io", "rancher.io", "harvesterhci.io", "k3s.io", "rke2.io", "k0sproject.io", "microk8s.io",
+    "talos.dev", "flatcar-linux.org", "coreos.com", "kubesphere.io", "kops.k8s.io", "mirantis.com", "tanzu.vmware.com", "medik8s.io",
     # hardware
     "nvidia.com", "amd.com", "intel.com", "habana.ai", "mellanox.com", "xilinx.com", "qualcomm.com",
-    # networks, storage, virtualisation
-    "projectcalico.org", "cilium.io", "antrea.io", "ovn.org", "tigera.io", "istio.io", "metallb.universe.tf", "rook.io", "longhorn.io",
-    "portworx.com", "linbit.com", "openebs.io", "ceph.com", "kubevirt.io", "submariner.io", "katacontainers.io",
+    # networks
+    "projectcalico.org", "tigera.io", "cilium.io", "antrea.io", "ovn.org", "istio.io", "linkerd.io", "metallb.universe.tf", "metallb.io",
+    "kube-vip.io", "submariner.io", "liqo.io",
+    # storage, virtualisation
+    "rook.io", "ceph.com", "longhorn.io", "portworx.com", "linbit.com", "piraeus.io", "openebs.io", "openebs.com", "topolvm.io",
+    "netapp.io", "dellemc.com", "purestorage.com", "hpe.com", "min.io", "kubevirt.io", "katacontainers.io",
 )  # fmt: skip
 """Whose labels `prune: all` leaves alone unless LabelRules says otherwise: the usual vendors' and clouds', and every domain below them."""
 
@@ -106,7 +111,7 @@ class Policies:
         """The PodLabelPolicy documents' specs, as they were written."""
         self.keep_domains = KEEP_DOMAINS if keep_domains is None else tuple(keep_domains)
         """What `prune: all` spares besides Kubernetes' own domains."""
-        self.keys_looked_at = frozenset(key for policy in self.all for key in _keys_looked_at(policy))
+        self.keys_looked_at = frozenset(key for policy in self.all for key in keys_looked_at(policy))
         """The labels that decide whether a policy selects a node."""
         self.allow_protected = frozenset(allow_protected)
         """Protected keys that LabelRules admits for every document."""
@@ -178,7 +183,8 @@ class Policies:
         return (self.all[number] for number in sorted(set(found)))
 
 
-def _keys_looked_at(policy: NodeLabelPolicy) -> Iterator[str]:
+def keys_looked_at(policy: NodeLabelPolicy) -> Iterator[str]:
+    """The labels that decide whether a policy selects a node."""
     for match in (policy.spec.nodes, policy.spec.exclude):
         if match is not None:
             yield from match.match_labels or ()
