@@ -24,6 +24,9 @@ from shared.domain.outcomes import Outcome as Outcome
 
 LAST_ATTEMPT = 5
 """The delivery after which the bus gives a message up (`max_delivery_attempts`): what still fails then is recorded with its cause."""
+UNKNOWN = "unknown"
+CLAIMED = "unverified: "
+"""Before the name that a publisher gives: the bus knows who may publish, and does not say who did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ class RelabelRequest(Message):
     cluster: str | None = None
     target_nodes: list[str] | None = None
     node_filter: NodeFilter | None = None
-    requested_by: str = "unknown"
+    requested_by: str = UNKNOWN
+    """Who asks, by the publisher's word; `as_claimed` says so."""
     dry_run: bool = False
     retry_of: str | None = None
 
@@ -134,6 +138,12 @@ class RelabelRequest(Message):
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return list(dict.fromkeys(item.strip() for item in value if item.strip())) or None
         return value
+
+    def as_claimed(self) -> Self:
+        """The request as the bus brings it: whoever it names counts as claimed, not as known. An action that is recorded keeps its name."""
+        if self.requested_by == UNKNOWN or self.requested_by.startswith(CLAIMED):
+            return self
+        return self.model_copy(update={"requested_by": f"{CLAIMED}{self.requested_by}"[:254]})
 
     @property
     def whole_site(self) -> bool:

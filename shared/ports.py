@@ -169,6 +169,14 @@ class ObjectStore(Protocol):
         ...
 
 
+class Unverified(Exception):
+    """Nothing vouches for who a caller says to be. `retryable`: the keys that would tell could not be read now."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        self.retryable = retryable
+        super().__init__(message)
+
+
 class BusError(Exception):
     """The bus did not confirm a publish. The caller fails its message and is delivered again."""
 

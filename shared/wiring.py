@@ -45,6 +45,23 @@ def pod_topology() -> PodTopology:
     return _pod_topology
 
 
+def settings() -> Settings:
+    """The settings of this process, without anything built from them. Raises SettingsError."""
+    return _installed.settings if _installed else _settings()
+
+
+@functools.cache
+def _settings() -> Settings:
+    return Settings.from_environment()
+
+
+def person_behind_iap(assertion: str, audience: str) -> str:
+    """Whom Identity-Aware Proxy's signed header names. Raises Unverified."""
+    from shared.adapters import iap
+
+    return iap.person(assertion, audience, iap.google_keys())
+
+
 class _NoBus:
     def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
         raise BusError(f"{len(messages)} messages to {topic}: this function publishes nothing")
@@ -52,7 +69,7 @@ class _NoBus:
 
 @functools.cache
 def _from_environment(publishes: bool) -> World:
-    settings = Settings.from_environment()
+    settings = _settings()
     if not publishes:
         return build(settings, _NoBus())
     if settings.bus != "pubsub":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from shared.ledger.actions import Actions
 from shared.ledger.revisions import Revision, Revisions
@@ -44,6 +45,9 @@ class Settings(BaseModel):
     """Put before every topic name, so that two deployments can share a project."""
     publisher: Literal["rest", "grpc"] = "rest"
     """How `pubsub` publishes: `rest` starts faster, `grpc` is google-cloud-pubsub, for a process that lives long."""
+    identity: str = "none"
+    """What the api believes of who calls: `none` (no header names anybody), `cloud-run` (the ID token that Cloud Run checked),
+    `iap:AUDIENCE` (Identity-Aware Proxy's signed header for that audience). `none`, so that nothing is believed by accident."""
     now: str = ""
     """RFC 3339. Stops the clock, for tests only."""
     action_seconds: float = 3600
@@ -52,6 +56,13 @@ class Settings(BaseModel):
     """Requests to one cluster at a time, from one process. Four to eight saturate two server cores; 32 is the most."""
     writes_per_second: float = 0
     """Writes a second to one cluster from one process; 0 leaves the pace to the server's answers (429, Retry-After)."""
+
+    @field_validator("identity")
+    @classmethod
+    def _known_proof(cls, value: str) -> str:
+        if value not in ("none", "cloud-run") and not re.fullmatch(r"iap:\S+", value):
+            raise ValueError("`none`, `cloud-run` or `iap:AUDIENCE`")
+        return value
 
     @classmethod
     def from_environment(cls, environment: dict[str, str] | None = None) -> Settings:

@@ -55,6 +55,7 @@ resource "google_cloudfunctions2_function" "steps" {
     environment_variables = merge(
       local.environment,
       contains(local.read_credentials, each.key) ? local.cluster_environment : {},
+      try(each.value.http, false) ? { HULLMARK_IDENTITY = var.identity } : {},
       { THREADS = tostring(each.value.concurrency) },
     )
 

@@ -189,6 +189,17 @@ variable "api_invokers" {
   }
 }
 
+variable "identity" {
+  type        = string
+  default     = "cloud-run"
+  description = "What the API believes of who calls (HULLMARK_IDENTITY): cloud-run (the ID token that Cloud Run checked), or iap:AUDIENCE (the header that Identity-Aware Proxy signs, for a service behind it)."
+
+  validation {
+    condition     = can(regex("^(cloud-run|iap:\\S+)$", var.identity))
+    error_message = "cloud-run, or iap:AUDIENCE such as iap:/projects/123456789012/locations/europe-west1/services/hullmark-api."
+  }
+}
+
 variable "webhook_invokers" {
   type        = list(string)
   default     = []

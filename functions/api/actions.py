@@ -11,7 +11,8 @@ from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ulid import ULID
 
-from functions.api.answers import ApiError, Said, answers, invalid, send, who
+from functions.api.answers import ApiError, Said, answers, invalid, send
+from functions.api.identity import who
 from functions.api.shipyard import Action, ActionDetail, OutcomeBody, StepDetail, action_body, outcome_body, step_detail
 from functions.api.standing import Standing, outcome_so_far, recalled, remembered, standing
 from shared import wiring

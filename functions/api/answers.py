@@ -1,9 +1,7 @@
-"""What every answer shares: Shipyard's status body, the errors that become one, and who asked."""
+"""What every answer shares: Shipyard's status body, and the errors that become one."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -78,7 +76,7 @@ ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}
 
 def answers(success: int, model: type[BaseModel] | dict[str, Any] | None, *errors: int, body: bool = False) -> dict[Any, Any]:
     """The `responses` of an operation: its success, the errors it names, and those that any operation may answer with."""
-    expected = sorted({400, 403, *errors, *(NEEDS_BODY if body else ()), 500, 503})
+    expected = sorted({400, 401, 403, *errors, *(NEEDS_BODY if body else ()), 500, 503})
     return {success: model, **{status: {"content": ERROR} for status in expected}}
 
 
@@ -192,33 +190,3 @@ def _of_http(error: HTTPException) -> ApiError:
         413: "the body is larger than this service takes",
     }.get(status, str(error.description))
     return ApiError(status, error.name, cause)
-
-
-IAP_AGENT = "@gcp-sa-iap.iam.gserviceaccount.com"
-
-
-def who() -> str:
-    """Who asks, as the platform verified it before the request came here.
-
-    Cloud Run checks the ID token in Authorization (and passes it on without its signature); its e-mail claim is the caller. Behind
-    IAP the caller of Cloud Run is IAP's agent, and IAP's header names the person. A local server sets REMOTE_USER.
-    """
-    token = request.headers.get("X-Serverless-Authorization") or request.headers.get("Authorization", "")
-    caller = _claimed(token)
-    if not caller or caller.endswith(IAP_AGENT):
-        person = request.headers.get("X-Goog-Authenticated-User-Email", "").rpartition(":")[2]
-        caller = person or caller
-    return (caller or request.environ.get("REMOTE_USER") or "unauthenticated")[:254]
-
-
-def _claimed(authorization: str) -> str:
-    """The e-mail (or subject) of a bearer token that the platform has verified; empty where there is none."""
-    scheme, _, token = authorization.partition(" ")
-    parts = token.strip().split(".")
-    if scheme.lower() != "bearer" or len(parts) != 3:
-        return ""
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError):
-        return ""
-    return str(claims.get("email") or claims.get("sub") or "") if isinstance(claims, dict) else ""

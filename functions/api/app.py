@@ -6,17 +6,16 @@ import functools
 import json
 import logging
 from typing import Any
-from urllib.parse import urlsplit
 
 from flask import Request as FlaskRequest
-from flask import Response, request
+from flask import Response
 from flask_openapi3.models.info import Info
 from flask_openapi3.models.server import Server
 from flask_openapi3.openapi import OpenAPI
 from pydantic import ValidationError
 from werkzeug.exceptions import BadRequest
 
-from functions.api import actions, configdocs, health, nodes, page, revisions, tasks
+from functions.api import actions, configdocs, health, identity, nodes, page, revisions, tasks
 from functions.api.answers import ApiError, Status, failure, invalid, translated
 
 MAX_BODY = 8 * 2**20
@@ -56,13 +55,6 @@ def refuse(error: ValidationError) -> Response:
     return failure(invalid("Invalid format", error))
 
 
-def same_site() -> None:
-    """Refuse what a page of another site makes a browser send: behind IAP, and on loopback, the browser itself is what is trusted."""
-    origin = request.headers.get("Origin")
-    if request.method not in ("GET", "HEAD", "OPTIONS") and origin is not None and urlsplit(origin).netloc != request.host:
-        raise ApiError(403, "Forbidden", f"a page of {origin[:100]} may not ask this of {request.host}")
-
-
 def caught(error: Exception) -> Response:
     """Every exception that leaves a route."""
     if isinstance(error, BadRequest) and error.response is not None:
@@ -93,7 +85,8 @@ def application() -> OpenAPI:
     for noun in (actions, configdocs, revisions, tasks, nodes, health):
         app.register_api(noun.routes)
     app.register_blueprint(page.routes)
-    app.before_request(same_site)
+    app.before_request(identity.same_site)
+    app.before_request(identity.identify)
     app.register_error_handler(Exception, caught)
     return app
 

@@ -9,7 +9,8 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
-from functions.api.answers import ApiError, Status, answers, media, said_of, send, success, who
+from functions.api.answers import ApiError, Status, answers, media, said_of, send, success
+from functions.api.identity import who
 from shared import wiring
 from shared.domain.documents.reading import DocumentsRefused, Source
 from shared.ledger.revisions import COLLECTION, Revisions, Staged, sources_of

@@ -9,7 +9,8 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, Field
 
-from functions.api.answers import answers, send, who
+from functions.api.answers import answers, send
+from functions.api.identity import who
 from shared import wiring
 from shared.ledger.revisions import Revision, Revisions
 

@@ -33,7 +33,7 @@ def relabel_request(event: CloudEvent) -> None:
         world = wiring.world()
         now = world.clock()
         try:
-            request = RelabelRequest.parse(delivery.data)
+            request = RelabelRequest.parse(delivery.data).as_claimed()
             action = request.action or delivery.action_id(now)
             line.action, line.subject = action, request.name
             line.outcome(handle(request, action, world, now, last=delivery.attempt >= LAST_ATTEMPT))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import urllib3
 
@@ -33,6 +33,7 @@ from shared.work.intake import Rejected
 from shared.world import Settings
 
 TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 POLL = (0.2, 2.0)
 """Seconds between two looks at a running action: at first, and the most."""
 
@@ -41,11 +42,15 @@ class Http:
     """Calls of one server. Raises what the answer means."""
 
     def __init__(self, server: str) -> None:
-        parts = urlsplit(server)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urllib3.util.parse_url(server)  # as the request will be sent, whatever another reader makes of it
+        except urllib3.exceptions.LocationParseError as error:
+            raise Failure("Usage", f"--server {server!r} is no http(s)://host[:port]") from error
+        if parts.scheme not in ("http", "https") or not parts.host or parts.auth:
             raise Failure("Usage", f"--server {server!r} is no http(s)://host[:port]")
         self._url = server.rstrip("/")
-        self._local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+        self._local = parts.host in LOOPBACK
+        self._private = self._local or parts.scheme == "https"
         self._pool = urllib3.PoolManager(timeout=TIMEOUT, retries=urllib3.Retry(2, redirect=0, allowed_methods=["GET"]))
 
     def get(self, path: str) -> Any:
@@ -56,9 +61,12 @@ class Http:
         """The answer's JSON. Raises Failure (no answer, not allowed) and what `_meant` makes of an error."""
         headers = {"Accept": "application/json", **body.pop("headers", {}), **self._authorization}
         try:
-            answer = self._pool.request(method, f"{self._url}/v1.0{path}", headers=headers, **body)
+            answer = self._pool.request(method, f"{self._url}/v1.0{path}", headers=headers, redirect=False, **body)
         except urllib3.exceptions.HTTPError as error:
             raise Failure("Unreachable", f"{self._url} does not answer: {error}") from error
+        if 300 <= answer.status < 400:
+            cause = f"{self._url} answers {answer.status}, to {answer.headers.get('Location', '')[:200]!r}"
+            raise Failure("Redirected", f"{cause}: name the server that answers itself in --server")
         try:
             found = json.loads(answer.data)
         except ValueError:
@@ -72,8 +80,14 @@ class Http:
 
     @functools.cached_property
     def _authorization(self) -> dict[str, str]:
-        """The identity token: HULLMARK_TOKEN, else gcloud's for whoever is logged in; none for this machine."""
+        """The identity token: HULLMARK_TOKEN, else gcloud's for whoever is logged in; none for this machine.
+
+        Raises Failure rather than send a token over plain http to another machine.
+        """
         token = os.environ.get("HULLMARK_TOKEN", "")
+        if not self._private:
+            why = f"{self._url} is plain http to another machine, where everybody on the way could read the token: use https://"
+            raise Failure("InsecureServer", why)
         if not token and not self._local:
             try:
                 token = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -151,12 +153,66 @@ def test_the_server_may_be_named_anywhere_on_the_line(words: list[str]) -> None:
     assert server_first(words) == ["--server", "U", "relabel", "n1"]
 
 
-def test_the_token_goes_along_and_no_header_can_say_who_calls(run: Run, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_names_nobody_on_this_machine(run: Run, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HULLMARK_TOKEN", "eyJhbGciOiJub25lIn0.eyJlbWFpbCI6ImFkYUBleGFtcGxlLmNvbSJ9.x")
     run("documents", "stage", "-f", str(EXAMPLES / "site"), "--server", server)
     run("documents", "commit", "--server", server)
     with urllib.request.urlopen(f"{server}/v1.0/revisions/1") as answer:
-        assert json.load(answer)["by"] == "ada@example.com"
+        assert json.load(answer)["by"] == who()
+
+
+class Listener:
+    """A server that answers every request alike, and keeps what came."""
+
+    def __init__(self, status: int = 200, **headers: str) -> None:
+        self.came = came = list[dict[str, str]]()
+
+        class Answer(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                came.append(dict(self.headers))
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": "2"}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(b"[]")
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.port = self._server.server_address[1]
+
+    def __enter__(self) -> Listener:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_a_token_goes_along_to_this_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HULLMARK_TOKEN", "secret")
+    with Listener() as there:
+        assert run("actions", "list", "--server", f"http://127.0.0.1:{there.port}").code == 0
+    assert there.came[0]["Authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("server", ["http://hullmark.example.com", "http://127.0.0.1.example.com", "http://evil.invalid\\@127.0.0.1"])
+def test_a_token_never_goes_over_plain_http_to_another_machine(run: Run, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HULLMARK_TOKEN", "secret")
+    said = run("actions", "list", "--server", server)
+    assert said.code == 1
+    assert "use https://" in said.err
+    assert "secret" not in said.err
+
+
+def test_a_redirect_is_not_followed_and_the_token_stays(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HULLMARK_TOKEN", "secret")
+    with Listener() as other, Listener(302, Location=f"http://localhost:{other.port}/") as there:
+        said = run("actions", "list", "--server", f"http://127.0.0.1:{there.port}")
+    assert (said.code, other.came) == (1, [])
+    assert "answers 302" in said.err
 
 
 def test_a_name_from_the_internet_that_points_here_gets_nothing(server: str) -> None:

@@ -74,6 +74,7 @@ def _wrong_in(function: dict[str, Any], step: Step) -> Iterator[str]:
         "PYTHONPATH": (environment.get("PYTHONPATH"), "/workspace"),
         "HULLMARK_BUS": (environment.get("HULLMARK_BUS"), "pubsub"),
         "HULLMARK_PROJECT": (environment.get("HULLMARK_PROJECT"), PROJECT),
+        "HULLMARK_IDENTITY": (environment.get("HULLMARK_IDENTITY"), "cloud-run" if step.http else None),
         "ingress": (service["ingress_settings"], "ALLOW_ALL" if step.http else "ALLOW_INTERNAL_ONLY"),
     }
     yield from (f"{what} is {found!r}, not {right!r}" for what, (found, right) in wanted.items() if found != right)

@@ -34,6 +34,7 @@ module "hullmark" {
   network                = var.network
 
   api_invokers          = var.api_invokers
+  identity              = var.identity
   webhook_invokers      = var.webhook_invokers
   notification_channels = var.notification_channels
 }

@@ -93,6 +93,12 @@ variable "api_invokers" {
   description = "Who may call the API: user:a@example.com, group:…"
 }
 
+variable "identity" {
+  type        = string
+  default     = "cloud-run"
+  description = "What verifies callers of the API: cloud-run, or iap:AUDIENCE."
+}
+
 variable "webhook_invokers" {
   type        = list(string)
   default     = []
