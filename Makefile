@@ -41,6 +41,9 @@ check: $(LOCKED) ## What CI checks besides: lint, format, types, import directio
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(LOCKED) ## Write the pages of docs/ that come from tables in the code
+	@$(BIN)/python -m local.docs
+
 kube: ## Build a real kube-apiserver, etcd and kubectl from pinned modules (needs Go; about ten minutes once)
 	./kube/build
 
@@ -77,4 +80,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults check kube browser bench archive plan deploy destroy lock clean
+.PHONY: help install demo serve serve-real test faults check docs kube browser bench archive plan deploy destroy lock clean

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from shared.domain.actions import ActionRequest, action_id
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import NodeFilter
+from shared.domain.names import UPDATE_LABELS, WHOLE_SITE, RelabelName
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
@@ -120,7 +121,7 @@ class RelabelRequest(Message):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "relabel-requests"
     action: str | None = Field(default=None, pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")
-    name: Literal["update_labels", "relabel_nodes", "update_site", "drift_sweep"] = "update_labels"
+    name: RelabelName = UPDATE_LABELS
     cluster: str | None = None
     target_nodes: list[str] | None = None
     node_filter: NodeFilter | None = None
@@ -148,7 +149,7 @@ class RelabelRequest(Message):
     @property
     def whole_site(self) -> bool:
         """Whether the request means every node of the design and of the cluster."""
-        return self.name in ("update_site", "drift_sweep")
+        return self.name in WHOLE_SITE
 
     @model_validator(mode="after")
     def _says_which_nodes(self) -> Self:
@@ -257,7 +258,7 @@ class VersionUpdate(Message):
 
 
 class Notice(Message):
-    """A CloudEvent for people and machines, `dev.hullmark.<what>.v1`; `id` is deterministic, so readers can drop repeats."""
+    """A CloudEvent for people and machines; the kinds are in shared.domain.notices. `id` is deterministic, so readers can drop repeats."""
 
     TOPIC: ClassVar[str] = "notices"
     specversion: Literal["1.0"] = "1.0"

@@ -17,6 +17,7 @@ from functions.api.shipyard import Action, ActionDetail, OutcomeBody, StepDetail
 from functions.api.standing import Standing, outcome_so_far, recalled, remembered, standing
 from shared import wiring
 from shared.domain.actions import ActionOutcome, ActionRequest
+from shared.domain.names import OVER_HTTP, UPDATE_LABELS
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.messages import RelabelRequest
 from shared.ports import BusError
@@ -26,9 +27,6 @@ from shared.world import World
 
 routes = APIBlueprint("actions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="actions", description="Shipyard's actions")])
 
-SITE_ACTIONS = ("update_site",)
-RELABELS = ("update_labels", "relabel_nodes", *SITE_ACTIONS)
-"""Actions that can be asked for."""
 IGNORED = ("continue-on-fail",)
 """Parameters that Shipyard's clients may send and that mean nothing here."""
 
@@ -123,8 +121,8 @@ PARAMETERS = ("target_nodes", "node_filter", "cluster", "dry_run")
 
 def _given(body: CreateAction) -> dict[str, Any]:
     """The parameters that mean something. Raises ApiError for an unsupported action and for parameters nobody knows."""
-    if body.name not in RELABELS:
-        cause = f"Unsupported Action: {body.name}; there are {', '.join(RELABELS)}"
+    if body.name not in OVER_HTTP:
+        cause = f"Unsupported Action: {body.name}; there are {', '.join(OVER_HTTP)}"
         raise ApiError(400, "Unable to start action", cause, [Said(message=cause, reason="UnsupportedAction")])
     given = {key: value for key, value in (body.parameters or {}).items() if key not in IGNORED}
     unknown = sorted(set(given) - set(PARAMETERS))
@@ -220,10 +218,10 @@ def _retry(found: Standing, world: World) -> ActionRequest:
     """The unsuccessful nodes again; all that was meant, where it ended before any node had an outcome."""
     asked, ended = found.request, found.outcome
     common = {"cluster": asked.cluster, "dry_run": asked.dry_run}
-    if ended and asked.name in RELABELS and ended.unsuccessful:
-        return start("update_labels", {"target_nodes": ended.unsuccessful, **common}, world, retry_of=asked.id)
-    if ended and asked.name in RELABELS and ended.result != "success" and not ended.counts:
+    if ended and asked.name in OVER_HTTP and ended.unsuccessful:
+        return start(UPDATE_LABELS, {"target_nodes": ended.unsuccessful, **common}, world, retry_of=asked.id)
+    if ended and asked.name in OVER_HTTP and ended.result != "success" and not ended.counts:
         meant = {"target_nodes": asked.target_nodes, "node_filter": asked.node_filter, **common}
         return start(asked.name, {key: value for key, value in meant.items() if value is not None}, world, retry_of=asked.id)
-    why = f"it is {found.lifecycle}" if not ended else "it is not about nodes" if asked.name not in RELABELS else "no node of it failed"
+    why = f"it is {found.lifecycle}" if not ended else "it is not about nodes" if asked.name not in OVER_HTTP else "no node of it failed"
     raise ApiError(409, "Invalid state", f"action {asked.id} can't be retried: {why}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from functions.api.standing import Standing, recalled
-from shared.domain.overview import WHOLE_SITE, NotTrue, counted, not_true
+from shared.domain.names import WHOLE_SITE
+from shared.domain.overview import NotTrue, counted, not_true
 from shared.ledger.revisions import Revision
 from shared.world import World
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from functions.api.answers import ApiError, Said
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome, ActionRequest, Lifecycle, Plan, conclude, lifecycle
+from shared.domain.names import RELABEL_NODES, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
 from shared.domain.overview import in_short
 from shared.ports import ObjectStore
@@ -21,7 +22,7 @@ from shared.world import World
 
 ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 """An action's id: a ULID."""
-MIDDLE_STEP = {"update_versions": "version_apply"}
+MIDDLE_STEP = {UPDATE_VERSIONS: "version_apply"}
 """What the step between `plan` and `rollup` is called; `relabel_nodes` where nothing else is said."""
 
 
@@ -61,7 +62,7 @@ class Standing:
     @property
     def middle(self) -> str:
         """The name of the step that does the work."""
-        return MIDDLE_STEP.get(self.request.name, "relabel_nodes")
+        return MIDDLE_STEP.get(self.request.name, RELABEL_NODES)
 
 
 def standing(action: str, world: World) -> Standing:

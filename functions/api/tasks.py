@@ -17,13 +17,13 @@ from functions.api.standing import Standing, outcome_so_far, recalled, standing
 from shared import wiring
 from shared.domain.actions import ActionOutcome
 from shared.domain.labels.selection import NodeFilter, select
+from shared.domain.names import COMMITTED, NAMED_NODES
 from shared.domain.outcomes import Outcome
 from shared.ledger.revisions import Revision, Revisions
 from shared.work.planning import candidate
 
 routes = APIBlueprint("tasks", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="tasks", description="Drydock's tasks and node filter")])
 
-ACTIONS = {"relabel_nodes": "relabel_nodes", "update_labels": "update_labels"}
 REF = re.compile(r"(?:.*/)?revisions/([0-9]{1,6})(?:/rendered-documents)?/?")
 EVERY_NODE: dict[str, Any] = {"filter_set_type": "union", "filter_set": []}
 DESIGN_REF = "`committed`, `revisions/N`, or a Deckhand URL that ends in `revisions/N/rendered-documents`."
@@ -88,7 +88,7 @@ def revision_of(design_ref: str, revisions: Revisions) -> Revision:
     """The revision that a design_ref means. Raises ApiError 400."""
     named = REF.fullmatch(design_ref.strip())
     newest_number = revisions.newest()
-    if not named and design_ref.strip() != "committed":
+    if not named and design_ref.strip() != COMMITTED:
         raise ApiError(400, "Invalid design_ref", f"a design_ref is {DESIGN_REF}")
     if not newest_number:
         cause = "Unable to locate a committed revision: POST /v1.0/configdocs/COLLECTION, then /v1.0/commitconfigdocs"
@@ -103,13 +103,13 @@ def revision_of(design_ref: str, revisions: Revisions) -> Revision:
 def create_task(body: CreateTask) -> Response:
     """Start a task. What is applied is the newest revision, also where design_ref names an older one: an old one never comes back."""
     world = wiring.world()
-    if body.action not in ACTIONS:
-        cause = f"unsupported action {body.action}: there are {', '.join(ACTIONS)}"
+    if body.action not in NAMED_NODES:
+        cause = f"unsupported action {body.action}: there are {', '.join(NAMED_NODES)}"
         raise ApiError(400, "Unsupported action", cause, [Said(message=cause, reason="UnsupportedAction")])
     revision_of(body.design_ref, world.revisions)
     chosen = body.node_filter.model_dump(exclude_none=True) if body.node_filter else None
     kept = {"design_ref": body.design_ref, "node_filter": chosen}
-    accepted = start(ACTIONS[body.action], {"node_filter": chosen or EVERY_NODE}, world, kept=kept)
+    accepted = start(body.action, {"node_filter": chosen or EVERY_NODE}, world, kept=kept)
     answer = task_of(Standing(accepted, None, None, "Pending"), []).model_copy(update={"status": "requested", "node_filter": chosen})
     return send(answer, 201, {"Location": f"{request.script_root}/v1.0/tasks/{accepted.id}"})
 

@@ -18,6 +18,7 @@ from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, re
 from shared.domain.labels.planning import Settled, Write, plan_node
 from shared.domain.labels.policies import UNKNOWN_MANAGER, Policies
 from shared.domain.nodes import Node
+from shared.domain.notices import CONFLICT_DETECTED
 from shared.ledger.repairs import Repairs
 from shared.messages import Delivery, NodeApply, Notice
 from shared.world import World
@@ -83,12 +84,12 @@ def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeCh
 
 
 def tell(world: World, identity: str, cluster: str, node: Node, text: str, now: datetime) -> None:
-    """`dev.hullmark.conflict.detected.v1`, once for one identity."""
+    """Publish `conflict.detected`, once for one identity."""
     if world.store.get(f"told/{identity}.json") is not None:
         return
     notice = Notice(
-        id=f"conflict.detected/{identity}",
-        type="dev.hullmark.conflict.detected.v1",
+        id=CONFLICT_DETECTED.id(identity),
+        type=CONFLICT_DETECTED.type,
         subject=f"{cluster}/{node.name}",
         time=now,
         data={"cluster": cluster, "node": node.name, "message": text},

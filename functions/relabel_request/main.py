@@ -16,7 +16,9 @@ from cloudevents.http import CloudEvent
 from ulid import ULID
 
 from shared import telemetry, wiring
-from shared.domain.actions import SWEEP, ActionRequest, Plan, action_id, split
+from shared.domain.actions import ActionRequest, Plan, action_id, split
+from shared.domain.names import DRIFT_SWEEP
+from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NodeTask, Outcome
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
@@ -68,7 +70,7 @@ def handle(request: RelabelRequest, action: str, world: World, now: datetime, *,
 
 def fan_out(request: RelabelRequest, action: str, world: World) -> str:
     """A sweep that names no cluster means every one: where the documents declare several, one request for each. Empty for all others."""
-    if request.name != SWEEP or request.cluster or world.settings.cluster:
+    if request.name != DRIFT_SWEEP or request.cluster or world.settings.cluster:
         return ""
     newest = world.revisions.newest()
     declared = sorted(world.revisions.get(newest).clusters) if newest else []
@@ -123,8 +125,8 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: 
 def refuse(delivery: Delivery, problems: tuple[Problem, ...] | list[Problem], world: World, now: datetime) -> str:
     """Tell that a request was refused, and why. An action that was accepted before stays as it is."""
     notice = Notice(
-        id=f"request.refused/{delivery.id}",
-        type="dev.hullmark.request.refused.v1",
+        id=REQUEST_REFUSED.id(delivery.id),
+        type=REQUEST_REFUSED.type,
         subject=delivery.attributes.get("identity", delivery.id),
         time=now,
         data={

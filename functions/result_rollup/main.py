@@ -15,14 +15,15 @@ from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
 from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude
+from shared.domain.names import SITE_ACTION_FAILURE, SITE_ACTION_SUCCESS, UPDATE_SITE
+from shared.domain.notices import MESSAGE_LOST, NODE_FAILED
 from shared.domain.outcomes import Outcome
-from shared.ledger.actions import SITE_ACTION, finished_notice
+from shared.ledger.actions import finished_notice
 from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
 from shared.ports import StoreError
 from shared.world import World
 
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
-SITE_TAGS = {True: "site-action-success", False: "site-action-failure"}
 
 
 @functions_framework.cloud_event
@@ -59,8 +60,8 @@ def tell_failures(result: PartResult, message: str, world: World, now: datetime)
     failed = [outcome for outcome in result.outcomes if outcome.outcome == "failed"]
     if failed:
         notice = Notice(
-            id=f"node.failed/{message}",
-            type="dev.hullmark.node.failed.v1",
+            id=NODE_FAILED.id(message),
+            type=NODE_FAILED.type,
             subject=failed[0].subject,
             time=now,
             data={"revision": result.revision, "failed": [outcome.model_dump(exclude_none=True) for outcome in failed]},
@@ -73,8 +74,9 @@ def announce(action: str, outcome: ActionOutcome, world: World) -> None:
     """Tag the revision of a site action and publish the notice. Repeated until it is known to be out; readers drop repeats by id."""
     request = None if world.actions.announced(action) else world.actions.find(action)
     if request:
-        if request.name == SITE_ACTION and not request.dry_run and outcome.revision:
-            world.revisions.tag(outcome.revision, SITE_TAGS[outcome.result == "success"], request.requested_by, outcome.finished_at)
+        if request.name == UPDATE_SITE and not request.dry_run and outcome.revision:
+            tag = SITE_ACTION_SUCCESS if outcome.result == "success" else SITE_ACTION_FAILURE
+            world.revisions.tag(outcome.revision, tag, request.requested_by, outcome.finished_at)
         world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
     world.actions.mark_announced(action)
 
@@ -111,8 +113,8 @@ def bury(delivery: Delivery, world: World, now: datetime) -> str:
     except Malformed as malformed:
         cause = f"{cause}; {malformed}"
     lost = Notice(
-        id=f"message.lost/{delivery.attributes[SOURCE]}/{delivery.id}",
-        type="dev.hullmark.message.lost.v1",
+        id=MESSAGE_LOST.id(f"{delivery.attributes[SOURCE]}/{delivery.id}"),
+        type=MESSAGE_LOST.type,
         subject=delivery.attributes[SOURCE],
         time=now,
         data={"message": cause, "body": delivery.data.decode(errors="replace")[:2000]},

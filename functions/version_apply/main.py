@@ -14,6 +14,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
+from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATED
 from shared.domain.outcomes import Outcome
 from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.reasons import REASONS
@@ -24,7 +25,8 @@ from shared.work.control import parked
 from shared.world import World
 
 BUSY = "UpdateRunning"
-NOTICES = {"changed": "version.updated", "failed": "version.failed", "skipped": "update.skipped", "missing": "version.failed"}
+NOTICES = {"changed": VERSION_UPDATED, "failed": VERSION_FAILED, "skipped": UPDATE_SKIPPED, "missing": VERSION_FAILED}
+"""Outcomes that people are told of."""
 
 
 class TryAgain(Exception):
@@ -128,4 +130,4 @@ def notice(task: VersionUpdate, outcome: Outcome, now: datetime) -> Notice:
         "message": outcome.message,
     }
     kind = NOTICES[outcome.outcome]
-    return Notice(id=f"{kind}/{task.action}/{outcome.subject}", type=f"dev.hullmark.{kind}.v1", subject=task.cluster, time=now, data=data)
+    return Notice(id=kind.id(f"{task.action}/{outcome.subject}"), type=kind.type, subject=task.cluster, time=now, data=data)

@@ -16,7 +16,8 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.actions import VERSION_ACTION, ActionRequest, Plan, action_id
+from shared.domain.actions import ActionRequest, Plan, action_id
+from shared.domain.names import UPDATE_VERSIONS
 from shared.domain.versions.clusters import Step
 from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.notices import Due, due
@@ -150,7 +151,7 @@ def accept(
     """Record the action and its plan, then make its message."""
     request = ActionRequest(
         id=action,
-        name=VERSION_ACTION,
+        name=UPDATE_VERSIONS,
         cluster=plan.cluster.id,
         revision=revision,
         requested_by="version_check",

@@ -18,6 +18,7 @@ from local.cli.cloud import SERVER, Working, embedded
 from local.cli.inputs import read_value, who
 from local.cli.output import ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
 from shared.domain.labels.selection import NodeFilter
+from shared.domain.names import UPDATE_LABELS, UPDATE_SITE
 from shared.ledger.actions import Actions
 from shared.messages import RelabelRequest
 
@@ -27,7 +28,7 @@ EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure":
 @click.command()
 @click.argument("nodes", nargs=-1)
 @click.option("--filter", "filter_file", metavar="FILE", help="Nodes that this node filter selects (docs/labels.md).")
-@click.option("--all", "everything", is_flag=True, help="Every node of the design and of the cluster: the site action update_site.")
+@click.option("--all", "everything", is_flag=True, help=f"Every node of the design and of the cluster: the site action {UPDATE_SITE}.")
 @click.option("--cluster", help="The cluster, where there are several.")
 @click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
 @click.option("--plan", "plan_file", metavar="FILE", help="Only if the plan that `hullmark plan --out` wrote still holds (else exit 5).")
@@ -73,7 +74,7 @@ def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: b
         raise Failure("Usage", "the arguments name no node")
     return RelabelRequest(
         action=str(ULID()),
-        name="update_site" if everything else "update_labels",
+        name=UPDATE_SITE if everything else UPDATE_LABELS,
         target_nodes=names or None,
         node_filter=read_filter(filter_file) if filter_file else None,
         cluster=cluster,

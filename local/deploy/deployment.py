@@ -24,6 +24,8 @@ from ulid import ULID
 
 from local.deploy.archive import NotArchived, write
 from local.steps import ROOT
+from shared.domain.names import UPDATE_SITE
+from shared.domain.notices import REQUEST_REFUSED
 
 DEPLOYMENT = ROOT / "terraform" / "examples" / "deploy"
 STORE = "module.hullmark.google_storage_bucket.store"
@@ -205,7 +207,7 @@ class Deployment:
         topics = outputs["topics"]
         self._gcloud("pubsub", "subscriptions", "create", subscription, f"--topic={topics['notices']}", here, "--quiet")
         try:
-            body = json.dumps({"action": action, "name": "update_site", "dry_run": True, "requested_by": "smoke test"})
+            body = json.dumps({"action": action, "name": UPDATE_SITE, "dry_run": True, "requested_by": "smoke test"})
             # the attribute names the action in a refusal, too
             self._gcloud(
                 "pubsub", "topics", "publish", topics["relabel-requests"], here, f"--message={body}", f"--attribute=identity={action}"
@@ -273,7 +275,7 @@ class Deployment:
 def said_by(notice: dict[str, Any]) -> str:
     """One line about the notice that answered."""
     data = notice.get("data", {})
-    if notice["type"].endswith(".request.refused.v1"):
+    if notice["type"] == REQUEST_REFUSED.type:
         causes = "; ".join(problem["message"] for problem in data.get("problems", []))
         return f"the request went through and was refused ({causes}). Commit documents next: hullmark documents stage, then commit"
     return f"dry run {data.get('result')}: {data.get('counts')}"

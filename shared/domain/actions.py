@@ -18,10 +18,6 @@ from shared.domain.outcomes import Outcome
 
 MAX_PARTS = 256
 """Parts of one action at most (docs/messages.md)."""
-SWEEP = "drift_sweep"
-"""The name of the scheduled actions that repair what events missed."""
-VERSION_ACTION = "update_versions"
-"""The name of the actions that version_check starts: one for each cluster and opening of its window."""
 PART_SIZE = 200
 """Nodes of one part, until that would make more than MAX_PARTS: about a third of a second of an API server's time."""
 

@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.domain.actions import ActionOutcome, ActionRequest
+from shared.domain.names import NAMED_NODES, WHOLE_SITE
 from shared.domain.outcomes import Outcome
 
-TARGETED = ("update_labels", "relabel_nodes")
-WHOLE_SITE = ("update_site", "drift_sweep")
-"""Actions whose subjects are nodes: those named, or every one of the design and the cluster."""
 NOT_TRUE = frozenset({"failed", "missing", "skipped", "stopped"})
 """Outcomes after which a node is not as its documents want it."""
 
@@ -34,7 +32,7 @@ def not_true(ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> list[NotTr
     newest: dict[tuple[str, str], NotTrue | None] = {}
     closed: set[str] = set()
     for request, outcome in ended:
-        if request.dry_run or request.cluster in closed or request.name not in (*TARGETED, *WHOLE_SITE):
+        if request.dry_run or request.cluster in closed or request.name not in (*NAMED_NODES, *WHOLE_SITE):
             continue
         for name in outcome.unchanged:
             newest.setdefault((request.cluster, name), None)

@@ -15,12 +15,11 @@ import json
 from datetime import datetime, timedelta
 
 from shared.domain.actions import ActionOutcome, ActionRequest, Lifecycle, Plan, Record, conclude, expire, lifecycle
+from shared.domain.notices import ACTION_FINISHED
 from shared.domain.outcomes import Outcome
 from shared.ledger.records import number_of, read_record
 from shared.messages import Notice, PartResult
 from shared.ports import ObjectStore
-
-SITE_ACTION = "update_site"
 
 
 class WrongState(Exception):
@@ -194,11 +193,11 @@ class Actions:
 
 
 def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:
-    """`dev.hullmark.action.finished.v1`: result, counts and every node that needs a person."""
+    """`action.finished`: result, counts and every node that needs a person."""
     bad = [o.model_dump(exclude_none=True) for o in outcome.outcomes if o.outcome in ("missing", "failed", "skipped", "stopped")]
     return Notice(
-        id=f"action.finished/{request.id}",
-        type="dev.hullmark.action.finished.v1",
+        id=ACTION_FINISHED.id(request.id),
+        type=ACTION_FINISHED.type,
         subject=request.id,
         time=outcome.finished_at,
         data={

@@ -23,6 +23,7 @@ from ulid import ULID
 
 from shared.domain.actions import Record
 from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
+from shared.domain.names import COMMITTED
 from shared.ledger.records import number_of, read_record
 from shared.ports import ObjectStore, StoreError
 
@@ -286,7 +287,7 @@ class Revisions:
 
     def tags(self, number: int) -> list[str]:
         """The tags of a revision; `committed` is on every one."""
-        return ["committed", *(tag for tag in self._store.folders("tags/") if number in self.tagged(tag))]
+        return [COMMITTED, *(tag for tag in self._store.folders("tags/") if number in self.tagged(tag))]
 
 
 def sources_of(collections: Iterable[Staged]) -> list[Source]:

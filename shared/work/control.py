@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shared.domain.actions import VERSION_ACTION
+from shared.domain.names import UPDATE_VERSIONS
 from shared.messages import NodeApply, Outgoing, PartResult, VersionUpdate
 from shared.world import World
 
@@ -16,7 +16,7 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
     world.actions.control(action, verb, by, now)
     if verb == "pause":
         return
-    message = VersionUpdate if world.actions.request(action).name == VERSION_ACTION else NodeApply
+    message = VersionUpdate if world.actions.request(action).name == UPDATE_VERSIONS else NodeApply
     parked = [Outgoing(body, {"type": message.__name__}) for body in world.actions.parked(action)]
     if parked:
         world.bus.publish(message.TOPIC, parked)

@@ -9,13 +9,12 @@ from typing import Any
 
 from shared.domain.actions import ActionRequest
 from shared.domain.keys import is_subdomain
+from shared.domain.names import SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
 from shared.ledger.actions import deadline
 from shared.messages import RelabelRequest
 from shared.ports import Refused
 from shared.work.planning import live_nodes
 from shared.world import World
-
-SITE_TAGS = ("site-action-success", "site-action-failure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def accept(
     if not number:
         raise Rejected(Problem("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`"))
     if not request.whole_site and not any(world.revisions.tagged(tag) for tag in SITE_TAGS):
-        how = "run update_site (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N site-action-success`"
+        how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
         raise Rejected(Problem("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
     revision = world.revisions.get(number)
     try:

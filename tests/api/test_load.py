@@ -13,8 +13,8 @@ import urllib3
 
 from local.cloud.server import EmbeddedServer
 from shared import telemetry, wiring
-from shared.domain.actions import SWEEP
 from shared.domain.documents.reading import Source
+from shared.domain.names import DRIFT_SWEEP
 from shared.world import Settings
 from tests.api.conftest import policies
 
@@ -57,7 +57,7 @@ def test_concurrent_actions_and_polls_lose_nothing_and_double_nothing(capsys: py
             told = [each for found in callers.map(caller, range(CALLERS)) for each in found]
         seconds = time.perf_counter() - began
         # The server's own clock sweeps at a minute of the hour, which may be this one.
-        recorded = [action for action in world.actions.ids() if world.actions.request(action).name != SWEEP]
+        recorded = [action for action in world.actions.ids() if world.actions.request(action).name != DRIFT_SWEEP]
         outcomes = {action: world.actions.outcome(action) for action in recorded}
         until = time.monotonic() + 20
         while (left := world.actions.open()) and time.monotonic() < until:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from shared.domain.exposition import Family, Sample
+from shared.domain.notices import UPDATE_SKIPPED, VERSION_EXPIRED, VERSION_EXPIRING
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
@@ -65,7 +66,7 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
     for expiry in expiries(plan, profile):
         days = 0 if expiry.expires < now else next((each for each in DAYS if expiry.expires - now <= timedelta(days=each)), None)
         if days is not None:
-            kind = "version.expired" if days == 0 else "version.expiring"
+            kind = VERSION_EXPIRED if days == 0 else VERSION_EXPIRING
             place = f"{expiry.cluster}/{expiry.component}/{expiry.subject}/{expiry.version}"
             data = {
                 "cluster": expiry.cluster,
@@ -75,7 +76,7 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
                 "expires": time_text(expiry.expires),
                 "daysLeft": expiry.days_left(now),
             }
-            yield Due(f"{kind}/{place}/{time_text(expiry.expires)}/{days}", f"dev.hullmark.{kind}.v1", expiry.cluster, data)
+            yield Due(kind.id(f"{place}/{time_text(expiry.expires)}/{days}"), kind.type, expiry.cluster, data)
     for decision in plan.decisions:
         if isinstance(decision.outcome, Stuck):
             code = decision.outcome.code
@@ -89,7 +90,7 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
                 "advice": REASONS[code],
             }
             place = f"{plan.cluster.id}/{decision.component}/{decision.subject}/{decision.current}/{code}"
-            yield Due(f"update.skipped/{place}", "dev.hullmark.update.skipped.v1", plan.cluster.id, data)
+            yield Due(UPDATE_SKIPPED.id(place), UPDATE_SKIPPED.type, plan.cluster.id, data)
 
 
 def gauges(fleet: Gardener, now: datetime) -> list[Family]:

@@ -1,0 +1,68 @@
+"""The pages of `docs/` that are written from the tables of `shared/domain`. `make docs` (`python -m local.docs`) writes them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from local.steps import ROOT
+from shared.domain.names import ACTIONS, TAGS
+from shared.domain.notices import NOTICES
+
+WRITTEN = "<!-- Written by `make docs`; edit the table instead: {source} -->"
+
+
+def actions_page() -> str:
+    """`docs/actions.md`."""
+    rows = [(f"`{kind.name}`", kind.nodes, kind.does, kind.asked_by) for kind in ACTIONS]
+    tags = [(f"`{tag}`", means) for tag, means in TAGS.items()]
+    return _page(
+        "Actions and tags",
+        "shared/domain/names.py",
+        "What can be asked for, under which name. Every action is recorded, shows its progress, and ends.",
+        "",
+        *_table(("action", "nodes", "what it does", "asked for by"), rows),
+        "",
+        "## Tags of revisions",
+        "",
+        "Hullmark sets these; you may set others (`hullmark documents tag`). Single nodes can be relabelled once any revision has a tag of",
+        "a site action.",
+        "",
+        *_table(("tag", "meaning"), tags),
+    )
+
+
+def notices_page() -> str:
+    """`docs/notices.md`."""
+    rows = [(f"`{kind.name}`", kind.when, ", ".join(kind.sent_by), kind.subject, kind.data) for kind in NOTICES]
+    return _page(
+        "Notices",
+        "shared/domain/notices.py",
+        "News for people and other systems, on the topic `notices`: one CloudEvent each (JSON, structured), with the type",
+        "`dev.hullmark.NAME.v1` and the source `hullmark`. The id is the same for every delivery of the same news, so a reader can drop",
+        "repeats; every one is delivered at least once.",
+        "",
+        *_table(("NAME", "sent when", "by", "subject", "data"), rows),
+        "",
+        "Reasons are explained in [reasons.md](reasons.md).",
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {"actions.md": actions_page, "notices.md": notices_page}
+
+
+def _page(title: str, source: str, *lines: str) -> str:
+    return "\n".join([f"# {title}", "", WRITTEN.format(source=source), "", *lines, ""])
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
+
+
+def main() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (ROOT / "docs" / name).write_text(page())
+
+
+if __name__ == "__main__":
+    main()

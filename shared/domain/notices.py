@@ -1,0 +1,117 @@
+"""Every kind of notice: its name, who publishes it and when, and what is in it. `docs/notices.md` is written from this table.
+
+A notice is a CloudEvent on the topic `notices` with the type `dev.hullmark.NAME.v1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeKind:
+    """One kind of notice. `subject` and `data` say what those fields of the CloudEvent hold."""
+
+    name: str
+    when: str
+    sent_by: Sequence[str]
+    subject: str
+    data: str
+
+    @property
+    def type(self) -> str:
+        """The CloudEvent's type."""
+        return f"dev.hullmark.{self.name}.v1"
+
+    def id(self, identity: str) -> str:
+        """The CloudEvent's id: the same for every delivery of the same news, so readers can drop repeats."""
+        return f"{self.name}/{identity}"
+
+
+ACTION_FINISHED = NoticeKind(
+    "action.finished",
+    "An action has ended, however it ended.",
+    ["result_rollup"],
+    "the action's id",
+    "`id`, `name`, `cluster`, `revision`, `requested_by`, `result`, `reason`, `message`, `counts` by outcome; "
+    "`attention`: the first hundred nodes that failed, are missing, were skipped or stopped; `attention_total`: how many those are",
+)
+REQUEST_REFUSED = NoticeKind(
+    "request.refused",
+    "A message on `relabel-requests` was refused, so there is no action.",
+    ["relabel_request"],
+    "the message's identity, or its id",
+    "`problems`: `reason` and `message` of every one; `request`: the first 2,000 bytes of what was asked",
+)
+NODE_FAILED = NoticeKind(
+    "node.failed",
+    "A node could not be repaired after a cluster event. No action waits for it; the next sweep tries again.",
+    ["result_rollup"],
+    "the first such node",
+    "`revision`, `failed`: the outcomes",
+)
+MESSAGE_LOST = NoticeKind(
+    "message.lost",
+    "A message was given up after its last delivery, and belongs to no action.",
+    ["result_rollup"],
+    "the subscription that gave it up",
+    "`message`: the cause; `body`: the first 2,000 bytes of the message",
+)
+CONFLICT_DETECTED = NoticeKind(
+    "conflict.detected",
+    "Hullmark and another writer change the same labels of a node in turn, or the node's policies contradict each other. "
+    "Sent once; Hullmark leaves the node alone until the next window of repairs or the sweep.",
+    ["node_event"],
+    "`CLUSTER/NODE`",
+    "`cluster`, `node`, `message`: which keys, and who else writes them",
+)
+VERSION_EXPIRING = NoticeKind(
+    "version.expiring",
+    "A version in use expires in 90, 60, 30, 14, 7 or 1 days. Once for each.",
+    ["version_check"],
+    "the cluster",
+    "`cluster`, `component`, `subject` (`kubernetes` or `machineImage`), `version`, `expires`, `daysLeft`",
+)
+VERSION_EXPIRED = NoticeKind(
+    "version.expired",
+    "A version in use has expired. Once.",
+    ["version_check"],
+    "the cluster",
+    "as for `version.expiring`; `daysLeft` is negative",
+)
+VERSION_UPDATED = NoticeKind(
+    "version.updated",
+    "A version was moved.",
+    ["version_apply"],
+    "the cluster",
+    "`cluster`, `action`, `component`, `subject`, `image`, `from`, `to`, `kind`, `reason` (why it was due); `outcome`, `code` (the "
+    "outcome's reason), `message`",
+)
+VERSION_FAILED = NoticeKind(
+    "version.failed",
+    "A version could not be moved, or its cluster is gone.",
+    ["version_apply"],
+    "the cluster",
+    "as for `version.updated`",
+)
+UPDATE_SKIPPED = NoticeKind(
+    "update.skipped",
+    "An update is due and can't happen. From `version_check` once for each cause; from `version_apply` for an update that no longer holds.",
+    ["version_check", "version_apply"],
+    "the cluster",
+    "from `version_check`: `cluster`, `component`, `subject`, `version`, `reason`, `message`, `advice`; from `version_apply`: as for "
+    "`version.updated`",
+)
+NOTICES = (
+    ACTION_FINISHED,
+    REQUEST_REFUSED,
+    NODE_FAILED,
+    MESSAGE_LOST,
+    CONFLICT_DETECTED,
+    VERSION_EXPIRING,
+    VERSION_EXPIRED,
+    VERSION_UPDATED,
+    VERSION_FAILED,
+    UPDATE_SKIPPED,
+)
