@@ -1,4 +1,4 @@
-"""What keeping nodes true by events costs on a real kube-apiserver.
+"""What keeping nodes in sync by events costs on a real kube-apiserver.
 
 Run `python -m bench.events [--nodes N] [--events N] [--updates N]`.
 
