@@ -11,17 +11,26 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from shared.domain.actions import ActionRequest, action_id
+from shared.domain.actions import MAX_PARTS, ActionRequest, action_id
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import NodeFilter
 from shared.domain.names import UPDATE_LABELS, WHOLE_SITE, RelabelName
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
+
+MAX_REVISION = 999_999
+"""Revisions are stored under six digits."""
+ActionId = Annotated[str, Field(pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")]
+"""A ULID. It becomes part of the store's keys, and so do the numbers below: nothing else may."""
+PartNumber = Annotated[int, Field(ge=0, le=MAX_PARTS)]
+"""Parts count from 1; 0 stands for no part."""
+RevisionNumber = Annotated[int, Field(ge=0, le=MAX_REVISION)]
+"""0 stands for the time before the first commit."""
 
 LAST_ATTEMPT = 5
 """The delivery after which the bus gives a message up (`max_delivery_attempts`): what still fails then is recorded with its cause."""
@@ -65,12 +74,14 @@ class Delivery:
             data = base64.b64decode(message.get("data") or "", validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
             raise Malformed(f"the message's data is not base64: {error}") from error
-        published = message.get("publishTime") or message.get("publish_time")
+        attributes = message.get("attributes") or {}
+        if not isinstance(attributes, dict):
+            raise Malformed("the message's attributes are no mapping")
         return cls(
             id=str(message.get("messageId") or message.get("message_id") or event["id"]),
             data=data,
-            attributes={str(k): str(v) for k, v in (message.get("attributes") or {}).items()},
-            published=datetime.fromisoformat(str(published)).astimezone(UTC) if published else None,
+            attributes={str(k): str(v) for k, v in attributes.items()},
+            published=_published(message.get("publishTime") or message.get("publish_time")),
             topic=str(event["source"]).rpartition("/topics/")[2],
             attempt=_attempt(),
         )
@@ -78,6 +89,13 @@ class Delivery:
     def action_id(self, now: datetime) -> str:
         """The id of the action that this message starts when its publisher gave none."""
         return action_id(self.id, self.published or now)
+
+
+def _published(stamp: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(stamp)).astimezone(UTC) if stamp else None
+    except (ValueError, OverflowError) as error:
+        raise Malformed(f"the message's publishTime is no RFC 3339 time: {error}") from error
 
 
 def _attempt() -> int:
@@ -120,7 +138,7 @@ class RelabelRequest(Message):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "relabel-requests"
-    action: str | None = Field(default=None, pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")
+    action: ActionId | None = None
     name: RelabelName = UPDATE_LABELS
     cluster: str | None = None
     target_nodes: list[str] | None = None
@@ -128,7 +146,7 @@ class RelabelRequest(Message):
     requested_by: str = UNKNOWN
     """Who asks, by the publisher's word; `as_claimed` says so."""
     dry_run: bool = False
-    retry_of: str | None = None
+    retry_of: ActionId | None = None
 
     @field_validator("target_nodes", mode="before")
     @classmethod
@@ -178,10 +196,10 @@ class NodeApply(Message):
     """Make a slice of nodes true. `action` is None for work that no action asked for (cluster events)."""
 
     TOPIC: ClassVar[str] = "node-applies"
-    action: str | None = None
-    part: int = 0
+    action: ActionId | None = None
+    part: PartNumber = 0
     cluster: str = "default"
-    revision: int
+    revision: RevisionNumber
     nodes: list[NodeTask]
 
     def identity(self) -> str:
@@ -192,9 +210,9 @@ class PartResult(Message):
     """The outcomes of one part. Stored under (action, part): delivered twice it is the same result."""
 
     TOPIC: ClassVar[str] = "results"
-    action: str | None = None
-    part: int = 0
-    revision: int = 0
+    action: ActionId | None = None
+    part: PartNumber = 0
+    revision: RevisionNumber = 0
     outcomes: list[Outcome] = []
 
     def identity(self) -> str:
@@ -243,8 +261,8 @@ class VersionUpdate(Message):
     """All updates of one cluster that this window is for, in the order they are applied."""
 
     TOPIC: ClassVar[str] = "version-updates"
-    action: str
-    part: int = 0
+    action: ActionId
+    part: PartNumber = 0
     cluster: str
     updates: list[ComponentUpdate]
     force_window: bool = False

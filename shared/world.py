@@ -108,6 +108,10 @@ class World:
         """The committed documents."""
         return Revisions(self.store)
 
+    def knows(self, name: str, revision: Revision | None) -> bool:
+        """Whether a document or a setting declares a cluster of this name."""
+        return (revision is not None and name in revision.clusters) or (name == "default" and bool(self.settings.cluster))
+
     def cluster(self, name: str, revision: Revision | None) -> Cluster:
         """The cluster that a message names: a Cluster document of the revision, or `default` from the settings.
 

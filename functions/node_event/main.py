@@ -20,7 +20,9 @@ from shared.domain.labels.policies import UNKNOWN_MANAGER, Policies
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
 from shared.ledger.repairs import Repairs
+from shared.ledger.revisions import Revision
 from shared.messages import Delivery, NodeApply, Notice
+from shared.ports import Refused
 from shared.world import World
 
 
@@ -37,22 +39,28 @@ def node_event(event: CloudEvent) -> None:
             line.warn()
             line.outcome("unreadable", text=str(unreadable))
             return
-        if isinstance(change, Ignored):
-            line.outcome("ignored", text=change.reason)
-            return
-        line.subject = change.name
-        world = wiring.world()
-        line.outcome(handle(change, world, world.clock()))
+        if isinstance(change, NodeChange):
+            line.subject = change.name
+            world = wiring.world()
+            done = handle(change, world, world.clock())
+        else:
+            done = change
+        if isinstance(done, Ignored):
+            line.outcome(telemetry.IGNORED, done.code, text=done.reason)
+        else:
+            line.outcome(done)
 
 
-def handle(change: NodeChange, world: World, now: datetime) -> str:
+def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored:
     """Compare the node with what is declared for it, and ask for a write where they differ; a word on what was done."""
     if change.kind == "deleted":
         return "deleted"
     newest = world.revisions.newest()
     revision = world.revisions.get(newest) if newest else None
     policies = revision.policies if revision else Policies()
-    name = change.cluster or world.default_cluster(revision)
+    name = cluster_of(change, world, revision)
+    if isinstance(name, Ignored):
+        return name
     cluster = world.cluster(name, revision)
     node = change.node() or cluster.node(change.name)
     if node is None:
@@ -66,6 +74,24 @@ def handle(change: NodeChange, world: World, now: datetime) -> str:
             return outcome.outcome
         case Write() as write:
             return repair(write, node, name, newest, change, world, now)
+
+
+def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> str | Ignored:
+    """The name of the cluster that the event is from. An event from one that nobody declared is no error: logs and watches tell of more."""
+    if change.gke is not None:
+        declared = revision.clusters if revision else {}
+        wanted = change.gke.model_dump()
+        same = [name for name, access in sorted(declared.items()) if wanted.items() <= (access.get("gke") or {}).items()]
+        if same:
+            return same[0]
+        return Ignored("ClusterUnknown", f"no Cluster document has access.gke {wanted}")
+    try:
+        name = change.cluster or world.default_cluster(revision)
+    except Refused as several:
+        return Ignored("ClusterUnknown", f"the event does not say which cluster it is from: {several}")
+    if world.knows(name, revision):
+        return name
+    return Ignored("ClusterUnknown", f"no Cluster document is named {name!r}, and it is not the default cluster")
 
 
 def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeChange, world: World, now: datetime) -> str:

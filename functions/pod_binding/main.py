@@ -39,11 +39,12 @@ def pod_binding(request: flask.Request) -> flask.typing.ResponseReturnValue:
         with telemetry.serving("pod_binding", "", dict(request.headers)) as line:
             line.outcome("refused", "MalformedReview", text=str(error))
         return {"message": str(error)}, 400
-    place, add = review.placement, Additions()
+    place, add = review.placement, Additions(warnings=review.warnings)
     if place is not None:
         add = decide(place, cluster, topology, seconds_for(request.args.get("timeout", "")) - (time.monotonic() - started))
-    if place is not None and add.warnings:
-        with telemetry.serving("pod_binding", f"{place.namespace}/{place.pod} on {place.node}", dict(request.headers)) as line:
+    if add.warnings:
+        subject = f"{place.namespace}/{place.pod} on {place.node}" if place else f"review {review.uid}"
+        with telemetry.serving("pod_binding", subject, dict(request.headers)) as line:
             line.warn()
             line.outcome("incomplete", "NotCopied", text="; ".join(add.warnings))
     body = answer(review.uid, patch(place, add) if place else [], add.warnings)

@@ -26,6 +26,10 @@ from shared.world import World
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
 
 
+class NeverPlanned(Exception):
+    """A result of an action or a part that no plan has. No redelivery would change that, and nothing may be recorded for it."""
+
+
 @functions_framework.cloud_event
 def result_rollup(event: CloudEvent) -> None:
     """Entry point: decode by topic, hand over."""
@@ -40,19 +44,37 @@ def result_rollup(event: CloudEvent) -> None:
         else:
             result = PartResult.parse(delivery.data)
             line.action, line.subject = result.action or "", f"part {result.part}"
-            line.outcome(handle(result, world, now) if result.action else tell_failures(result, delivery.id, world, now))
+            try:
+                line.outcome(handle(result, world, now) if result.action else tell_failures(result, delivery.id, world, now))
+            except NeverPlanned as refused:
+                line.warn()
+                line.outcome("refused", "NeverPlanned", text=str(refused))
 
 
 def handle(result: PartResult, world: World, now: datetime) -> str:
-    """Keep one part's outcomes; when it was the last one, end the action."""
+    """Keep one part's outcomes; when it was the last one, end the action. Raises NeverPlanned, and then keeps nothing."""
     if result.action is None:
         return "of no action"
-    world.actions.record(result)
-    outcome = world.actions.outcome(result.action) or world.actions.close_if_complete(result.action, now)
+    plan = world.actions.plan(result.action)
+    check_planned(result, plan, world)
+    if result.part:
+        world.actions.record(result)
+    outcome = world.actions.outcome(result.action) or world.actions.close_if_complete(result.action, now, plan)
     if outcome is None:
         return "recorded"
     announce(result.action, outcome, world)
     return outcome.result
+
+
+def check_planned(result: PartResult, plan: Plan | None, world: World) -> None:
+    """A result belongs to an accepted action, and to a part of its plan; 0 is no part, and asks only whether the action is complete.
+    Raises NeverPlanned.
+    """
+    if plan is None and (result.action is None or world.actions.find(result.action) is None):
+        raise NeverPlanned(f"a result of action {result.action}, which was never accepted: nothing is recorded")
+    parts = len(plan.parts) if plan else 0
+    if result.part > parts:
+        raise NeverPlanned(f"a result of part {result.part} of action {result.action}, whose plan has {parts}: nothing is recorded")
 
 
 def tell_failures(result: PartResult, message: str, world: World, now: datetime) -> str:
@@ -110,8 +132,8 @@ def bury(delivery: Delivery, world: World, now: datetime) -> str:
         )
         if reader:
             return reader(delivery, cause, world, now)
-    except Malformed as malformed:
-        cause = f"{cause}; {malformed}"
+    except (Malformed, NeverPlanned) as unreadable:
+        cause = f"{cause}; {unreadable}"
     lost = Notice(
         id=MESSAGE_LOST.id(f"{delivery.attributes[SOURCE]}/{delivery.id}"),
         type=MESSAGE_LOST.type,

@@ -73,3 +73,10 @@ def value_error(value: str) -> str | None:
 def is_subdomain(name: str) -> bool:
     """Whether this is a DNS subdomain, as a key's prefix and a node's name must be. `..` or `a/b` in a path would mean something else."""
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def node_name(name: str) -> str:
+    """The name itself, where a node may have it. Raises ValueError: it becomes part of URLs and of the store's keys."""
+    if not is_subdomain(name):
+        raise ValueError(f"{name[:80]!r} is no node's name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes")
+    return name

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from shared.domain.keys import node_name
 
 ConflictPolicy = Literal["force", "skip", "fail"]
 OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped"]
@@ -39,7 +41,7 @@ class NodeTask(BaseModel):
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-    name: str
+    name: Annotated[str, AfterValidator(node_name)]
     uid: str = ""
     labels: dict[str, str] = {}
     prune: Literal["owned", "all"] = "owned"

@@ -24,7 +24,7 @@ from shared.domain.documents.kinds import (
     parsed,
 )
 from shared.domain.documents.reading import Document, DocumentsRefused, Path, Problem, Source, read
-from shared.domain.keys import PROTECTED, key_error, reconciled, value_error
+from shared.domain.keys import PROTECTED, is_subdomain, key_error, reconciled, value_error
 from shared.domain.labels.aliases import AliasPair, check_pairs, in_force, pairs_declared
 from shared.domain.labels.policies import Clash, Declared, Policies, clashes_of, declare, keys_looked_at, selects
 from shared.domain.pods.copying import check_pod_policy
@@ -352,6 +352,10 @@ def _label_problems(document: Document, key: str, value: str, allowed: bool) -> 
 def _selector_problems(document: Document, name: str, match: NodeMatch | None) -> Iterator[Problem]:
     if match is None:
         return
+    for number, node in enumerate(match.names or ()):
+        if not is_subdomain(node):
+            message = f"{node[:80]!r} is no node's name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes"
+            yield document.problem(("spec", name, "names", number), "Invalid", message)
     for key, value in (match.match_labels or {}).items():
         if reason := key_error(key) or value_error(value):
             yield document.problem(("spec", name, "matchLabels", key), "Invalid", reason)

@@ -153,9 +153,9 @@ class Actions:
 
     # endings
 
-    def close_if_complete(self, action: str, now: datetime) -> ActionOutcome | None:
-        """End the action when every part has its outcomes; None while one is missing."""
-        plan = self.plan(action)
+    def close_if_complete(self, action: str, now: datetime, plan: Plan | None = None) -> ActionOutcome | None:
+        """End the action when every part has its outcomes; None while one is missing. `plan`: its plan, where it was read already."""
+        plan = plan or self.plan(action)
         if plan is None or not self.recorded(action).issuperset(range(1, len(plan.parts) + 1)):
             return None
         return self.end(action, conclude(plan, self.part_outcomes(action), now))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, Watched, read_event
+from shared.domain.labels.events import GkeName, Ignored, NodeChange, UnreadableEvent, Watched, read_event
 from shared.domain.nodes import Node
 from shared.messages import NodeChanged
 
@@ -127,7 +127,8 @@ def test_an_audit_entry_tells_what_its_response_shows_and_who_did_it(method: str
     change = read_event(audit(method, response={"@type": "core.k8s.io/v1.Node", **NODE}), {})
 
     assert isinstance(change, NodeChange)
-    assert (change.cluster, change.name, change.kind, change.manager) == ("blue", "n1", kind, "kubectl")
+    assert (change.cluster, change.name, change.kind, change.manager) == ("", "n1", kind, "kubectl")
+    assert change.gke == GkeName(project="p", location="europe-west1", name="blue")
     assert change.labels == {"kubernetes.io/os": "linux", "rack": "r1"}
 
 
@@ -170,11 +171,29 @@ def test_what_is_no_change_of_a_nodes_metadata_ends_there(event: bytes, reason: 
         knative("dev.knative.apiserver.resource.add", {"kind": "Node", "metadata": {"name": 7}}),
         knative("dev.knative.apiserver.resource.add", {"kind": "Node"}),
         b'{"name": "n1", "kind": "exploded"}',
+        b'{"name": "../n1"}',
+        b'{"name": "n1/status"}',
+        b'{"name": ""}',
+        knative("dev.knative.apiserver.ref.add", {"kind": "Node", "name": "../secrets"}),
+        audit("io.k8s.core.v1.nodes.delete", resourceName="core/v1/nodes/.."),
+        b"[" * 100_000,
+        b'{"protoPayload":' + b'{"a":' * 100_000,
     ],
 )
 def test_an_event_that_no_redelivery_will_make_readable_is_refused(event: bytes) -> None:
     with pytest.raises(UnreadableEvent):
         read_event(event, {})
+
+
+@pytest.mark.parametrize("depth", [10, 100, 500, 990, 5000, 100_000])
+@pytest.mark.parametrize(
+    "around",
+    ['{"name":"n1","labels":%s}', '{"name":"n1","more":%s}', '{"protoPayload":%s}', '{"kind":"Node","metadata":{"name":"n1","labels":%s}}'],
+)
+def test_an_event_may_be_nested_as_deeply_as_it_likes(around: str, depth: int) -> None:
+    for attributes in ({}, {"ce-type": "dev.knative.apiserver.resource.update"}):
+        with contextlib.suppress(UnreadableEvent):
+            assert isinstance(read_event((around % ('{"a":' * depth + "1" + "}" * depth)).encode(), attributes), (NodeChange, Ignored))
 
 
 def test_our_own_message_comes_back_as_it_was_sent() -> None:

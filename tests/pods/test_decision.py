@@ -115,9 +115,8 @@ MALFORMED = [
     (json.dumps(GOOD | {"kind": "Pod"}).encode(), "kind"),
     (json.dumps({k: v for k, v in GOOD.items() if k != "request"}).encode(), "request"),
     (json.dumps(GOOD | {"request": GOOD["request"] | {"uid": ""}}).encode(), "uid"),
-    (json.dumps(GOOD | {"request": GOOD["request"] | {"object": None}}).encode(), "request.object"),
-    (json.dumps(GOOD | {"request": GOOD["request"] | {"object": {"metadata": {"labels": {"a": 1}}, "target": {}}}}).encode(), "labels"),
-    (json.dumps(GOOD | {"request": GOOD["request"] | {"object": {"metadata": {}}}}).encode(), "target"),
+    (json.dumps(GOOD).replace('"Binding"', '{"a":' * 100_000 + "1" + "}" * 100_000).encode(), "nested too deeply"),
+    (b'{"request":' * 100_000, "the review"),
 ]
 
 
@@ -125,6 +124,33 @@ MALFORMED = [
 def test_a_malformed_review_says_where(body: bytes, names: str) -> None:
     with pytest.raises(MalformedReview, match=re.escape(names)):
         read_review(body)
+
+
+LACKING = [
+    ({"object": None}, "request.object"),
+    ({"object": {"metadata": {"labels": {"a": 1}}, "target": {}}}, "labels"),
+    ({"object": {"metadata": {}}}, "target"),
+    ({"object": {"target": {"name": "n1"}}}, "metadata"),
+    ({"object": {"metadata": None, "target": {"name": "n1"}}}, "metadata"),
+    ({"object": "no binding"}, "request.object"),
+    ({"resource": None}, "resource"),
+    ({"operation": 7}, "operation"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "names"), LACKING, ids=[str(i) for i in range(len(LACKING))])
+def test_a_review_that_lacks_what_it_needs_and_has_a_uid_is_allowed_with_a_warning(wrong: dict[str, Any], names: str) -> None:
+    review = read_review(json.dumps(GOOD | {"request": GOOD["request"] | wrong}).encode())
+    assert (review.uid, review.placement) == ("u-1", None)
+    (warning,) = review.warnings
+    assert warning.startswith("hullmark: no topology labels are copied")
+    assert names in warning
+
+
+@pytest.mark.parametrize("gone", ["object", "resource", "operation"])
+def test_a_review_without_its_object_is_allowed_with_a_warning(gone: str) -> None:
+    request = {key: value for key, value in GOOD["request"].items() if key != gone}
+    assert len(read_review(json.dumps(GOOD | {"request": request}).encode()).warnings) == 1
 
 
 def test_without_any_policy_nothing_is_copied_and_a_disabled_one_is_like_none() -> None:

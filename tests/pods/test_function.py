@@ -61,7 +61,19 @@ def test_what_is_not_ours_is_allowed_untouched_even_for_an_unknown_cluster(clien
     assert asked(client, a_review(a_pod("")), "/nowhere") == {"uid": "u-1", "allowed": True}
 
 
-@pytest.mark.parametrize(("body", "says"), [(b"{", "the review"), (b'{"apiVersion":"v1"}', "apiVersion"), (b"", "the review")])
+def test_a_review_that_lacks_its_target_is_allowed_and_says_so(client: FlaskClient, capsys: pytest.CaptureFixture[str]) -> None:
+    binding = {key: value for key, value in a_binding().items() if key != "target"}
+    response = asked(client, a_review(binding))
+    assert (response["uid"], response["allowed"], "patch" in response) == ("u-1", True, False)
+    assert "target" in response["warnings"][0]
+    line = json.loads(capsys.readouterr().out)
+    assert (line["severity"], line["outcome"], line["subject"]) == ("WARNING", "incomplete", "review u-1")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [(b'{"a":' * 100_000, "nested too deeply"), (b"{", "the review"), (b'{"apiVersion":"v1"}', "apiVersion"), (b"", "the review")],
+)
 def test_a_malformed_review_gets_a_clear_400(client: FlaskClient, body: bytes, says: str) -> None:
     answer = client.post("/", data=body, content_type="application/json")
     assert answer.status_code == 400

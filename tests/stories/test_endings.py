@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from shared import telemetry
 from shared.ledger.actions import WrongState
-from shared.messages import DeadlineCheck, NodeApply, Outgoing, PartResult, RelabelRequest
+from shared.messages import DeadlineCheck, NodeApply, NodeTask, Outcome, Outgoing, PartResult, RelabelRequest
 from shared.ports import Refused
 from shared.work.control import control
+from shared.work.intake import accept
 from tests.stories.fleet import Fleet, a_policy
+
+NOBODYS = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 def a_site_of(fleet: Fleet, count: int) -> None:
@@ -162,6 +169,75 @@ def test_a_message_that_nobody_can_read_becomes_a_notice(fleet: Fleet) -> None:
     fleet.cloud.drain()
     (lost,) = fleet.notices("message.lost")
     assert "garbage" in lost["body"]
+
+
+FORGED = [Outcome(subject="n000", outcome="changed"), Outcome(subject="n001", outcome="failed")]
+
+
+def keys_of(fleet: Fleet) -> list[str]:
+    return [*fleet.world.store.keys("actions/"), *fleet.world.store.keys("open-actions/")]
+
+
+@pytest.mark.parametrize("part", [0, 1, 256])
+def test_a_result_of_an_action_that_nobody_asked_for_is_refused_and_recorded_nowhere(
+    fleet: Fleet, part: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_site_of(fleet, 2)
+    telemetry.write_to(sys.stdout)
+    fleet.cloud.publish(PartResult.TOPIC, [PartResult(action=NOBODYS, part=part, revision=1, outcomes=FORGED).outgoing()])
+    fleet.cloud.drain()
+    assert (keys_of(fleet), fleet.cloud.delivered) == ([], 1)
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (line["severity"], line["outcome"], line["reason"], line["action"]) == ("WARNING", "refused", "NeverPlanned", NOBODYS)
+    assert "never accepted" in line["message"]
+
+
+@pytest.mark.parametrize("part", [2, 256])
+def test_a_result_of_a_part_that_the_plan_does_not_have_is_refused(fleet: Fleet, part: int) -> None:
+    a_site_of(fleet, 2)
+    action = fleet.relabels()
+    before = keys_of(fleet)
+    fleet.cloud.publish(PartResult.TOPIC, [PartResult(action=action, part=part, revision=1, outcomes=FORGED).outgoing()])
+    fleet.cloud.drain()
+    assert keys_of(fleet) == before
+    assert fleet.outcome(action) == {"n000": "changed", "n001": "changed"}
+
+
+def test_a_result_that_comes_before_any_plan_is_refused(fleet: Fleet) -> None:
+    a_site_of(fleet, 2)
+    accepted = accept(RelabelRequest(name="update_site"), NOBODYS, fleet.world, fleet.now)
+    before = keys_of(fleet)
+    fleet.cloud.publish(PartResult.TOPIC, [PartResult(action=accepted.id, part=1, outcomes=FORGED).outgoing()])
+    fleet.cloud.drain()
+    assert keys_of(fleet) == before
+
+
+@pytest.mark.parametrize("wrong", [{"part": -5}, {"part": 257}, {"action": "../revisions"}, {"revision": -1}])
+def test_a_result_with_numbers_that_none_has_becomes_a_notice_and_is_recorded_nowhere(fleet: Fleet, wrong: dict[str, Any]) -> None:
+    a_site_of(fleet, 2)
+    action = fleet.relabels()
+    before = keys_of(fleet)
+    body = json.dumps({"action": action, "part": 1, "revision": 1, "outcomes": []} | wrong)
+    fleet.cloud.publish(PartResult.TOPIC, [Outgoing(body.encode(), {"type": "PartResult"})])
+    fleet.cloud.drain()
+    assert keys_of(fleet) == before
+    assert len(fleet.notices("message.lost")) == 1
+
+
+def test_a_part_of_an_action_that_nobody_asked_for_that_cannot_be_applied_becomes_a_notice(fleet: Fleet) -> None:
+    a_site_of(fleet, 1)
+    fleet.cluster.before = lambda call, _node: broken_at_the_write(call)
+    task = NodeApply(action=NOBODYS, part=1, revision=1, nodes=[NodeTask(name="n000", uid="u", labels={"rack": "x"})])
+    fleet.cloud.publish(NodeApply.TOPIC, [task.outgoing()])
+    fleet.cloud.drain()
+    (lost,) = fleet.notices("message.lost")
+    assert "never accepted" in lost["message"]
+    assert keys_of(fleet) == []
+
+
+def broken_at_the_write(call: str) -> None:
+    if call == "apply_labels":
+        raise RuntimeError("a bug")
 
 
 def test_a_retry_takes_only_the_nodes_that_failed(fleet: Fleet) -> None:

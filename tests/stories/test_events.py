@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from shared import telemetry
 from shared.adapters.simulated import Simulated
 from shared.domain.labels.events import Kind, change_of
 from shared.domain.nodes import ALIAS_OWNER, OWNER
@@ -198,6 +199,85 @@ def test_a_write_for_an_event_that_fails_is_told(fleet: Fleet) -> None:
     tell(fleet, "n1", "added")
     (told,) = fleet.notices("node.failed")
     assert [failed["reason"] for failed in told["failed"]] == ["Forbidden"]
+
+
+def a_cluster(name: str, **access: object) -> dict[str, object]:
+    return {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"access": access}}
+
+
+def gke(name: str, project: str = "p", location: str = "europe-west1") -> dict[str, str]:
+    return {"project": project, "location": location, "name": name}
+
+
+def audited(fleet: Fleet, cluster: str, **where: str) -> None:
+    """GKE's audit log says that somebody patched n1."""
+    place = gke(cluster, **where)
+    labels = {"project_id": place["project"], "location": place["location"], "cluster_name": place["name"]}
+    payload = {"methodName": "io.k8s.core.v1.nodes.patch", "resourceName": "core/v1/nodes/n1"}
+    entry = {"resource": {"type": "k8s_cluster", "labels": labels}, "protoPayload": payload}
+    fleet.cloud.publish(NodeChanged.TOPIC, [Outgoing(json.dumps(entry).encode())])
+    fleet.cloud.drain()
+
+
+def ignored(reason: str) -> float:
+    """How many events were ignored so far for this reason."""
+    (family,) = (each for each in telemetry.metrics() if each.name == "hullmark_events_ignored_total")
+    return sum(sample.value for sample in family.samples if sample.labels == {"reason": reason})
+
+
+def test_an_audit_entry_belongs_to_the_cluster_that_has_its_project_location_and_name(fleet: Fleet) -> None:
+    fleet.commits(
+        a_cluster("prod", gke=gke("blue")), a_cluster("blue", gke=gke("other")), a_policy("p", {}, {"rack": "r1"}, clusters=["prod"])
+    )
+    fleet.has_nodes(n1={})
+    opened: list[str] = []
+
+    def opening(_access: object, name: str) -> Simulated:
+        opened.append(name)
+        return fleet.cluster
+
+    fleet.world.open_cluster = opening
+    audited(fleet, "blue")
+    assert set(opened) == {"prod"}
+    assert fleet.labels("n1") == {"rack": "r1"}
+
+
+@pytest.mark.parametrize("where", [{"project": "q"}, {"location": "europe-west2"}])
+def test_an_audit_entry_of_a_cluster_that_nobody_declared_is_ignored_and_counted(fleet: Fleet, where: dict[str, str]) -> None:
+    fleet.commits(a_cluster("blue", gke=gke("blue")), a_policy("p", {}, {"rack": "r1"}))
+    fleet.has_nodes(n1={})
+    before = ignored("ClusterUnknown")
+    audited(fleet, "blue", **where)
+    assert (fleet.cloud.dead, fleet.cloud.delivered, fleet.labels("n1")) == ([], 1, {})
+    assert ignored("ClusterUnknown") == before + 1
+
+
+def test_events_from_a_cluster_that_nobody_declared_are_ignored_and_counted(fleet: Fleet) -> None:
+    fleet.commits(a_cluster("east", inCluster={}), a_cluster("west", inCluster={}), a_policy("p", {}, {"rack": "r1"}))
+    fleet.world.settings = fleet.world.settings.model_copy(update={"cluster": ""})
+    fleet.has_nodes(n1={})
+    change = change_of("added", "", fleet.node("n1"))
+    before = ignored("ClusterUnknown")
+    for name in ("nowhere", "default", "../east", ""):
+        event = NodeChanged.model_validate(change.model_dump() | {"cluster": name})
+        fleet.cloud.publish(NodeChanged.TOPIC, [event.outgoing()])
+    fleet.cloud.drain()
+    assert (fleet.cloud.dead, fleet.cloud.delivered, fleet.labels("n1")) == ([], 4, {})
+    assert ignored("ClusterUnknown") == before + 4
+
+
+def test_an_event_before_anything_is_declared_or_set_is_ignored(fleet: Fleet) -> None:
+    fleet.world.settings = fleet.world.settings.model_copy(update={"cluster": ""})
+    fleet.has_nodes(n1={})
+    tell(fleet, "n1", "added")
+    audited(fleet, "blue")
+    assert (fleet.cloud.dead, fleet.cloud.delivered) == ([], 2)
+
+
+def test_an_event_that_is_nested_beyond_reading_is_not_delivered_again(fleet: Fleet) -> None:
+    fleet.cloud.publish(NodeChanged.TOPIC, [Outgoing(b'{"name":' * 100_000)])
+    fleet.cloud.drain()
+    assert (fleet.cloud.dead, fleet.cloud.delivered) == ([], 1)
 
 
 def test_a_sweep_that_names_no_cluster_means_every_declared_one(fleet: Fleet) -> None:

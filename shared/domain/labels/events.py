@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from shared.domain.keys import node_name
 from shared.domain.nodes import Node, NodeObject
 
 Kind: TypeAlias = Literal["added", "changed", "deleted"]
@@ -24,16 +25,27 @@ _AUDIT = "io.k8s.core.v1.nodes."
 _AUDIT_KINDS: dict[str, Kind] = {"create": "added", "update": "changed", "patch": "changed", "delete": "deleted"}
 
 
+class GkeName(BaseModel):
+    """A GKE cluster as its audit log names it, and as `access.gke` of a Cluster document does."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+    project: str
+    location: str
+    name: str
+
+
 class NodeChange(BaseModel):
     """One node that was added (or re-created), changed or deleted. `uid`, `resource_version`: empty where the event has none.
 
+    `cluster` is empty for the default cluster, and where `gke` says which one it is.
     `labels` is None where the event does not carry the whole set. `owners` and `applied` are those of `shared.domain.nodes.Node`, None
     where the event has no managedFields. `manager` is who did it, as far as the event tells: for people, never for deciding.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     cluster: str = ""
-    name: str
+    gke: GkeName | None = None
+    name: Annotated[str, AfterValidator(node_name)]
     kind: Kind = "changed"
     uid: str = ""
     resource_version: str = ""
@@ -58,8 +70,9 @@ class NodeChange(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An event that is fine and no business of ours; `reason` says why."""
+    """An event that is fine and no business of ours: a code to count by, and why in words."""
 
+    code: Literal["NoChange", "NotANode", "NotTheNodeItself", "MetadataUntouched", "CallFailed", "ClusterUnknown"]
     reason: str
 
 
@@ -74,6 +87,18 @@ def read_event(data: bytes, attributes: Mapping[str, str]) -> NodeChange | Ignor
     speak of, the source's `ceOverrides.extensions.cluster` says, or the attribute `cluster`; empty: the default cluster.
     """
     try:
+        return _read(data, attributes)
+    except RecursionError as error:
+        raise UnreadableEvent("nested too deeply for an event") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        raise UnreadableEvent(
+            f"neither an ApiServerSource CloudEvent, nor an audit LogEntry (protoPayload), nor a NodeChanged: {wrong}"
+        ) from error
+
+
+def _read(data: bytes, attributes: Mapping[str, str]) -> NodeChange | Ignored:
+    try:
         body = json.loads(data)
     except ValueError as error:
         raise UnreadableEvent(f"not JSON: {error}") from error
@@ -86,13 +111,7 @@ def read_event(data: bytes, attributes: Mapping[str, str]) -> NodeChange | Ignor
         return _knative(body["type"], body.get("data"), str(body.get("cluster") or cluster))
     if "protoPayload" in body:
         return _audit(body, cluster)
-    try:
-        return NodeChange.model_validate(body)
-    except ValidationError as error:
-        missing = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
-        raise UnreadableEvent(
-            f"neither an ApiServerSource CloudEvent, nor an audit LogEntry (protoPayload), nor a NodeChanged: {missing}"
-        ) from error
+    return NodeChange.model_validate(body)
 
 
 def change_of(kind: Kind, cluster: str, node: Node, *, managed: bool = True) -> NodeChange:
@@ -114,11 +133,11 @@ def _knative(type_: str, data: Any, cluster: str) -> NodeChange | Ignored:
     _, mode, verb = f"{type_.removeprefix('dev.knative.')}..".split(".")[:3]
     kind = _KNATIVE_KINDS.get(verb)
     if mode not in ("resource", "ref") or kind is None:
-        return Ignored(f"{type_} tells of no change")
+        return Ignored("NoChange", f"{type_} tells of no change")
     if not isinstance(data, dict):
         raise UnreadableEvent(f"{type_}: no object in its data")
     if data.get("kind") != "Node":
-        return Ignored(f"a {data.get('kind') or 'thing without a kind'}, not a Node")
+        return Ignored("NotANode", f"a {data.get('kind') or 'thing without a kind'}, not a Node")
     if mode == "resource":
         return _from_object(kind, cluster, data, type_)
     name = str(data.get("name") or "")
@@ -139,26 +158,32 @@ def _audit(entry: Mapping[str, Any], cluster: str) -> NodeChange | Ignored:
     method = str(payload.get("methodName") or "")
     kind = _AUDIT_KINDS.get(method.removeprefix(_AUDIT)) if method.startswith(_AUDIT) else None
     if kind is None:
-        return Ignored(f"{method or 'no method'} changes no node's metadata")
+        return Ignored("NoChange", f"{method or 'no method'} changes no node's metadata")
     if code := _part(payload, "status").get("code"):
-        return Ignored(f"{method} failed with code {code}: nothing changed")
+        return Ignored("CallFailed", f"{method} failed with code {code}: nothing changed")
     path = str(payload.get("resourceName") or "").split("/")
     if "nodes" not in path[:-1]:
         raise UnreadableEvent(f"{method}: resourceName {payload.get('resourceName')!r} names no node")
     name, *below = path[path.index("nodes") + 1 :]
     if below:
-        return Ignored(f"{method} of {'/'.join(below)}, not of the node itself")
+        return Ignored("NotTheNodeItself", f"{method} of {'/'.join(below)}, not of the node itself")
     request = payload.get("request")
     if method.endswith(".patch") and isinstance(request, dict) and request and "metadata" not in request:
-        return Ignored("a patch that leaves the metadata alone")
-    cluster = cluster or str(_part(_part(entry, "resource"), "labels").get("cluster_name") or "")
+        return Ignored("MetadataUntouched", "a patch that leaves the metadata alone")
+    gke = None if cluster else _gke(_part(_part(entry, "resource"), "labels"))
     agent = str(_part(payload, "requestMetadata").get("callerSuppliedUserAgent") or "").partition("/")[0]
     manager = agent or str(_part(payload, "authenticationInfo").get("principalEmail") or "") or None
     response = _part(payload, "response")
     if kind != "deleted" and _part(response, "metadata").get("uid"):
         told = _from_object(kind, cluster, response, method)
-        return told.model_copy(update={"manager": manager}) if isinstance(told, NodeChange) else told
-    return NodeChange(cluster=cluster, name=name, kind=kind, manager=manager)
+        return told.model_copy(update={"gke": gke, "manager": manager}) if isinstance(told, NodeChange) else told
+    return NodeChange(cluster=cluster, gke=gke, name=name, kind=kind, manager=manager)
+
+
+def _gke(labels: Mapping[str, Any]) -> GkeName:
+    """The cluster whose log this is, by its monitored resource `k8s_cluster`."""
+    project, location, name = (str(labels.get(label) or "") for label in ("project_id", "location", "cluster_name"))
+    return GkeName(project=project, location=location, name=name)
 
 
 def _from_object(kind: Kind, cluster: str, data: Mapping[str, Any], what: str) -> NodeChange | Ignored:

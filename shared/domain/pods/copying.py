@@ -151,6 +151,18 @@ class _Review(msgspec.Struct, rename="camel"):
     request: _Request
 
 
+class _Named(msgspec.Struct):
+    uid: str
+
+
+class _NamedReview(msgspec.Struct, rename="camel"):
+    """As much of a review as an answer needs."""
+
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: _Named
+
+
 class _Metadata(msgspec.Struct):
     name: str | None = None
     labels: dict[str, str] | None = None
@@ -176,6 +188,7 @@ class _Pod(msgspec.Struct):
     spec: _Spec
 
 
+_NAMED = msgspec.json.Decoder(_NamedReview)
 _REVIEW = msgspec.json.Decoder(_Review)
 _BINDING = msgspec.json.Decoder(_Binding)
 _POD = msgspec.json.Decoder(_Pod)
@@ -201,22 +214,29 @@ class Review:
 
     uid: str
     placement: Placement | None
+    warnings: tuple[str, ...] = ()
+    """What it lacks: it is allowed all the same, and whoever created the object is told."""
 
 
 def read_review(body: bytes) -> Review:
     """Read an AdmissionReview v1. Anything but CREATE of `pods/binding`, `bindings` or a pod with a node name has no placement.
 
-    Unlike upstream, an empty target.kind counts as Node, because the API server binds the pod there. Raises MalformedReview.
+    Unlike upstream, an empty target.kind counts as Node, because the API server binds the pod there. A review that lacks what it needs
+    has no placement and a warning, wherever it has a uid to answer to. Raises MalformedReview where it has none.
     """
-    where = "the review"
+    uid, where = "", "the review"
     try:
-        request = _REVIEW.decode(body).request
-        if not request.uid:
+        uid = _NAMED.decode(body).request.uid
+        if not uid:
             raise MalformedReview("request.uid is empty")
+        request = _REVIEW.decode(body).request
         where = "request.object"
-        return Review(request.uid, _placement(request))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedReview(f"not an AdmissionReview of admission.k8s.io/v1: {where}: {error}") from error
+        return Review(uid, _placement(request))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        wrong = f"{where}: {'nested too deeply' if isinstance(error, RecursionError) else error}"
+        if uid:
+            return Review(uid, None, (f"hullmark: no topology labels are copied; {wrong}"[:250],))
+        raise MalformedReview(f"not an AdmissionReview of admission.k8s.io/v1: {wrong}") from error
 
 
 def _placement(request: _Request) -> Placement | None:
