@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from shared.domain.actions import MAX_PARTS, ActionRequest, action_id
 from shared.domain.labels.events import NodeChange
-from shared.domain.labels.selection import NodeFilter
+from shared.domain.labels.selection import NodeFilter, names_listed
 from shared.domain.names import UPDATE_LABELS, WHOLE_SITE, RelabelName
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
@@ -151,12 +151,7 @@ class RelabelRequest(Message):
     @field_validator("target_nodes", mode="before")
     @classmethod
     def _list_or_comma_string(cls, value: Any) -> Any:
-        """A list or a comma string; trimmed and deduplicated, order kept (docs/http.md). What names none is as if it were left out."""
-        if isinstance(value, str):
-            value = value.split(",")
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return list(dict.fromkeys(item.strip() for item in value if item.strip())) or None
-        return value
+        return names_listed(value)
 
     def as_claimed(self) -> Self:
         """The request as the bus brings it: whoever it names counts as claimed, not as known. An action that is recorded keeps its name."""

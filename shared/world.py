@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 VERSION_SECONDS = 600
 """How long a cluster's version is taken as known; upgrades take longer."""
+
+
+class Declaring(Protocol):
+    """Documents, as far as they say how clusters are reached: a committed revision, or files that were read."""
+
+    @property
+    def clusters(self) -> Mapping[str, dict[str, Any]]: ...
 
 
 class SettingsError(Exception):
@@ -112,7 +119,7 @@ class World:
         """Whether a document or a setting declares a cluster of this name."""
         return (revision is not None and name in revision.clusters) or (name == "default" and bool(self.settings.cluster))
 
-    def cluster(self, name: str, revision: Revision | None) -> Cluster:
+    def cluster(self, name: str, revision: Declaring | None) -> Cluster:
         """The cluster that a message names: a Cluster document of the revision, or `default` from the settings.
 
         Raises Refused for a name that neither knows.
@@ -135,7 +142,7 @@ class World:
             return fleets_of(self.store, [], {}, self.open_fleet)
         return fleets_of(self.store, revision.gardener, revision.policies.clusters, self.open_fleet)
 
-    def default_cluster(self, revision: Revision | None) -> str:
+    def default_cluster(self, revision: Declaring | None) -> str:
         """The name of the cluster that a request means when it names none. Raises Refused where several could be meant."""
         declared = sorted(revision.clusters) if revision else []
         if self.settings.cluster or not declared:

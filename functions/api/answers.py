@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.documents.reading import Problem as DocumentProblem
+from shared.domain.versions.answers import UnknownFleetCluster
 from shared.ledger.revisions import NothingStaged, UnknownRevision
 from shared.ports import BusError, ClusterError, Refused, StoreError
 from shared.work.intake import Rejected
@@ -163,6 +164,8 @@ def translated(error: Exception) -> ApiError:
             return ApiError(400, "Validation failed", f"{len(problems)} problem(s) in the documents", map(said_of, problems))
         case UnknownRevision():
             return ApiError(404, "Revision not found", str(error), [Said(message=str(error), reason="UnknownRevision")])
+        case UnknownFleetCluster():
+            return ApiError(404, "Cluster not found", str(error), [Said(message=str(error), reason="ClusterUnknown")])
         case NothingStaged():
             cause = "no collection differs from the newest revision: POST /v1.0/configdocs/COLLECTION first"
             return ApiError(409, "No documents to commit", cause, [Said(message=cause, reason="NothingStaged")])

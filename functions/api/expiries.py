@@ -11,6 +11,7 @@ from shared.ports import ObjectStore
 from shared.world import World
 
 if TYPE_CHECKING:
+    from shared.domain.versions.answers import ForecastEntry
     from shared.domain.versions.profiles import Gardener
 
 AHEAD = 90
@@ -20,7 +21,7 @@ COMING = 30
 FORECAST_CLUSTERS = 500
 """Clusters that the page forecasts at most: about a second's work, once an hour."""
 _READ: dict[tuple[ObjectStore, int], Gardener] = {}
-_COMING: dict[tuple[ObjectStore, int, datetime], list[dict[str, Any]]] = {}
+_COMING: dict[tuple[ObjectStore, int, datetime], list[ForecastEntry]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def expiring(revision: Revision | None, world: World, now: datetime) -> list[Exp
     """What ends first comes first. None where the documents hold no profile: then there is nothing to tell about."""
     if revision is None or not (documents := revision.gardener):
         return None
-    from shared.domain.versions.plans import offers_json
+    from shared.domain.versions.plans import offers_of
     from shared.domain.versions.profiles import merged_profiles
     from shared.ledger.fleets import DocumentFleet
 
@@ -49,14 +50,14 @@ def expiring(revision: Revision | None, world: World, now: datetime) -> list[Exp
     for name, profile in merged_profiles(fleet).items():
         users = [each for each in clusters if (f"{each.namespace}/" if each.own else "") + each.profile == name]
         found += [
-            Expiring(name, offer["subject"], offer["version"], offer["expires"][:10], offer["daysLeft"], offer["inUse"])
-            for offer in offers_json(name, profile, users, now)
-            if offer["daysLeft"] is not None and offer["daysLeft"] <= AHEAD and (offer["daysLeft"] >= 0 or offer["inUse"])
+            Expiring(name, offer.subject, offer.version, (offer.expires or "")[:10], offer.daysLeft, offer.inUse)
+            for offer in offers_of(name, profile, users, now)
+            if offer.daysLeft is not None and offer.daysLeft <= AHEAD and (offer.daysLeft >= 0 or offer.inUse)
         ]
     return sorted(found, key=lambda each: (each.days, each.profile, each.subject, each.version))
 
 
-def coming(revision: Revision | None, world: World, now: datetime) -> list[dict[str, Any]]:
+def coming(revision: Revision | None, world: World, now: datetime) -> list[ForecastEntry]:
     """What the next COMING days' windows will bring to the clusters of the documents, soonest first; stuck ones among them."""
     if revision is None or not (documents := revision.gardener):
         return []
@@ -64,7 +65,7 @@ def coming(revision: Revision | None, world: World, now: datetime) -> list[dict[
     if key not in _COMING:
         from itertools import islice
 
-        from shared.domain.versions.forecast import event_json, forecast
+        from shared.domain.versions.forecast import event_entry, forecast
         from shared.domain.versions.plans import Planner
         from shared.ledger.fleets import DocumentFleet
 
@@ -72,7 +73,7 @@ def coming(revision: Revision | None, world: World, now: datetime) -> list[dict[
         clusters = list(islice(DocumentFleet(world.store, fleet.clusters).clusters(), FORECAST_CLUSTERS))
         events = forecast(Planner(fleet), now, clusters, now + timedelta(days=COMING))
         _COMING.clear()
-        _COMING[key] = [event_json(event) for event in events]
+        _COMING[key] = [event_entry(event) for event in events]
     return _COMING[key]
 
 

@@ -18,7 +18,7 @@ COMMANDS = {
     "select": ("local.cli.labels:select", "The nodes that a filter selects from the design."),
     "plan": ("local.cli.plan:plan", "What would change on which node, and why."),
     "relabel": ("local.cli.relabel:relabel", "Make nodes true to the newest committed documents."),
-    "actions": ("local.cli.actions:actions", "List, show, watch, stop and retry actions."),
+    "actions": ("local.cli.actions:actions", "List, show and watch actions; stop, pause, unpause and retry them."),
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
     "versions": ("local.cli.versions:versions", "Which versions a fleet is on, where they go, when, and why."),
     "migrate": ("local.cli.migrate:migrate", "Find deprecated label keys in manifests, and rewrite them."),

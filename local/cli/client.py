@@ -1,6 +1,6 @@
-"""The `hullmark` command as a client of a server (`--server URL`): the same few things that the embedded cloud offers, over HTTP.
+"""The commands' service on a server (`--server URL`): every question and every order goes over its HTTP API.
 
-What the server answers becomes the records and the exceptions that the commands know from the embedded cloud, so that they print the same.
+An error that the server answers becomes the exception that the embedded service raises for it, so the command says the same.
 """
 
 from __future__ import annotations
@@ -10,36 +10,42 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import urllib3
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from local.cli.inputs import DeclaredSite
 from local.cli.output import Failure
-from shared import wiring
-from shared.domain.actions import ActionOutcome, ActionRequest, Lifecycle, Plan
-from shared.domain.documents.design import DesignNode
+from local.cli.service import ActionSummary, CommittedDocuments, Listing, Progress, RevisionSummary, StagedFiles
+from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
-from shared.domain.labels.policies import Policies
-from shared.domain.site import Site, load
-from shared.ledger.actions import Actions, UnknownAction, WrongState
-from shared.ledger.revisions import Committed, NothingStaged, Revision, Revisions, Staged, UnknownRevision
-from shared.messages import Outgoing, RelabelRequest
-from shared.ports import BusError
+from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.site import load
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.ledger.actions import UnknownAction, WrongState
+from shared.ledger.revisions import NothingStaged, UnknownRevision
+from shared.messages import RelabelRequest
 from shared.work.intake import Problem as Refusal
 from shared.work.intake import Rejected
-from shared.world import Settings
+from shared.work.planning import Declarations
 
-TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
+T = TypeVar("T")
+READ_SECONDS = 60.0
+TIMEOUT = urllib3.Timeout(connect=5.0, read=READ_SECONDS)
+RETRIES = urllib3.Retry(
+    2, redirect=False, allowed_methods=["GET"], status_forcelist=(502, 503, 504), raise_on_status=False, backoff_factor=0.2
+)
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 POLL = (0.2, 2.0)
 """Seconds between two looks at a running action: at first, and the most."""
 
 
 class Http:
-    """Calls of one server. Raises what the answer means."""
+    """Calls of one server. Raises Failure, or what the server's error means."""
 
     def __init__(self, server: str) -> None:
         try:
@@ -51,32 +57,39 @@ class Http:
         self._url = server.rstrip("/")
         self._local = parts.host in LOOPBACK
         self._private = self._local or parts.scheme == "https"
-        self._pool = urllib3.PoolManager(timeout=TIMEOUT, retries=urllib3.Retry(2, redirect=0, allowed_methods=["GET"]))
+        self._pool = urllib3.PoolManager(timeout=TIMEOUT, retries=RETRIES)
 
-    def get(self, path: str) -> Any:
-        """The answer's JSON."""
-        return self.call("GET", path)
+    def get(self, path: str, meant: type[T], **query: Any) -> T:
+        """The answer, as what it is meant to be."""
+        return self.call("GET", path, meant, fields={name: str(value) for name, value in query.items() if value is not None})
 
-    def call(self, method: str, path: str, **body: Any) -> Any:
-        """The answer's JSON. Raises Failure (no answer, not allowed) and what `_meant` makes of an error."""
-        headers = {"Accept": "application/json", **body.pop("headers", {}), **self._authorization}
+    def call(self, method: str, path: str, meant: type[T], **body: Any) -> T:
+        """The answer, as what it is meant to be."""
+        headers = {"Accept": "application/json", **self._authorization}
         try:
             answer = self._pool.request(method, f"{self._url}/v1.0{path}", headers=headers, redirect=False, **body)
         except urllib3.exceptions.HTTPError as error:
-            raise Failure("Unreachable", f"{self._url} does not answer: {error}") from error
+            perhaps = "" if method == "GET" else "; it may have been done all the same: look before you ask again"
+            raise Failure("Unreachable", f"{self._url} does not answer: {_cause(error)}{perhaps}") from error
         if 300 <= answer.status < 400:
             cause = f"{self._url} answers {answer.status}, to {answer.headers.get('Location', '')[:200]!r}"
             raise Failure("Redirected", f"{cause}: name the server that answers itself in --server")
-        try:
-            found = json.loads(answer.data)
-        except ValueError:
-            found = {}
+        asked = f"{self._url}: {method} {path}"
+        found = _json(answer.data)
         if answer.status < 300:
-            return found
-        if answer.status in (401, 403) and "details" not in found:
+            try:
+                return TypeAdapter(meant).validate_python(found)
+            except ValidationError as error:
+                kind = answer.headers.get("Content-Type", "something")
+                flaw = error.errors(include_url=False)[0]
+                what = (
+                    f"{'.'.join(map(str, flaw['loc'])) or 'the answer'}: {flaw['msg']}" if found is not None else f"it is {kind}, not JSON"
+                )
+                raise Failure("NotHullmark", f"{asked} answered what Hullmark does not: {what}; is this its address?") from error
+        if answer.status in (401, 403) and not isinstance(found, dict):
             cause = f"{self._url} answers {answer.status}: is the token of an identity that may call it? (HULLMARK_TOKEN)"
             raise Failure("NotAllowed", cause)
-        raise _meant(found, f"{self._url}: {method} {path} answered {answer.status}")
+        raise _meant(found if isinstance(found, dict) else {}, f"{asked} answered {answer.status}")
 
     @functools.cached_property
     def _authorization(self) -> dict[str, str]:
@@ -99,189 +112,272 @@ class Http:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
+def _json(data: bytes) -> Any:
+    """What the bytes say; None for what is no JSON."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost cause in a few words: urllib3 wraps it in its own."""
+    if isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
+        return _cause(error.reason)
+    if isinstance(error, urllib3.exceptions.ReadTimeoutError):
+        return f"no answer within {READ_SECONDS:.0f} seconds"
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
+        return "no connection within 5 seconds"
+    text = str(error.args[-1] if error.args else error)
+    return text.partition("object at 0x")[2].partition(">: ")[2] or text.rpartition(">: ")[2] or text
+
+
+class ErrorEntry(BaseModel):
+    """One entry of an error's messageList."""
+
+    model_config = ConfigDict(extra="ignore")
+    message: str
+    reason: str = ""
+    file: str = ""
+    line: int | None = None
+    document: str = ""
+    path: str = ""
+    type: str = ""
+
+    def problem(self) -> Problem:
+        """What it says of a document."""
+        return Problem(self.file, self.line or 0, self.document, self.path, self.type, self.message)
+
+
+class ErrorDetails(BaseModel):
+    """`details` of an error, and of an answer that has warnings."""
+
+    messageList: list[ErrorEntry] = []  # noqa: N815 - Shipyard's name
+
+
+class ErrorBody(BaseModel):
+    """How every error of the server looks."""
+
+    model_config = ConfigDict(extra="ignore")
+    reason: str = ""
+    code: str = ""
+    details: ErrorDetails = ErrorDetails()
+
+
 def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
-    """An error body as the exception that the embedded cloud would have raised."""
-    said = body.get("details", {}).get("messageList", [])
-    reason, text = (said[0].get("reason", "") if said else ""), body.get("reason") or fallback
-    if said and all("line" in each for each in said):
-        names = ("file", "line", "document", "path", "type", "message")
-        return DocumentsRefused([Problem(**{name: each[name] for name in names}) for each in said])
-    errors: dict[str, Exception] = {
+    """An error body as the exception that the embedded service raises."""
+    try:
+        error = ErrorBody.model_validate(body)
+    except ValidationError:
+        error = ErrorBody()
+    listed = error.details.messageList
+    reason, text = (listed[0].reason if listed else ""), error.reason or fallback
+    if listed and all(each.line is not None for each in listed):
+        return DocumentsRefused([each.problem() for each in listed])
+    known: dict[str, Exception] = {
         "NothingStaged": NothingStaged("nothing is staged: `hullmark documents stage -f …` first"),
         "UnknownAction": UnknownAction(text),
         "UnknownRevision": UnknownRevision(text),
         "WrongState": WrongState(text),
     }
-    if reason in errors:
-        return errors[reason]
-    if said and str(body.get("code", "")).startswith("400"):
-        return Rejected(*(Refusal(each.get("reason", ""), each["message"]) for each in said))
+    if reason in known:
+        return known[reason]
+    if listed and error.code.startswith("400"):
+        return Rejected(*(Refusal(each.reason, each.message) for each in listed))
     return Failure(reason or "ServerError", text)
 
 
-class RemoteActions(Actions):
-    """The ledger as the server shows it."""
+class Server:
+    """A server, asked over HTTP: it works by itself, so waiting is looking."""
 
-    def __init__(self, http: Http) -> None:
-        self._http = http
+    def __init__(self, url: str) -> None:
+        self._http = http = Http(url)
+        self.ledger = ServerLedger(http)
+        self.documents = ServerDocuments(http)
+        self.plans = ServerPlans(http)
 
-    def _body(self, action: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._http.get(f"/actions/{quote(action, safe='')}")
-        return found
+    def versions(self, *, live: bool) -> ServerVersions:
+        return ServerVersions(self._http, live)
 
-    def ids(self, *, limit: int = 0) -> list[str]:
-        return [body["id"] for body in self._http.get(f"/actions?limit={limit or 1000}")]
 
-    def request(self, action: str) -> ActionRequest:
-        body = self._body(action)
-        given = body["parameters"]
-        names = given.get("target_nodes")
-        return ActionRequest(
-            id=body["id"],
-            name=body["name"],
-            cluster=body["cluster"],
-            revision=body["committed_rev_id"],
-            requested_by=body["user"],
-            requested_at=datetime.fromisoformat(body["dag_execution_date"]),
-            deadline=datetime.fromisoformat(body["deadline"]),
-            target_nodes=[name.strip() for name in names.split(",")] if isinstance(names, str) else names,
-            node_filter=given.get("node_filter"),
-            dry_run=body["dry_run"],
-            retry_of=body["retry_of"],
+class ActionAnswer(BaseModel):
+    """What we read of the server's action."""
+
+    model_config = ConfigDict(extra="ignore")
+    id: str
+    name: str
+    cluster: str
+    committed_rev_id: int
+    action_lifecycle: Lifecycle
+    result: str | None
+    user: str
+    dag_execution_date: datetime
+    progress: Progress
+
+    def summary(self) -> ActionSummary:
+        """As the commands know it."""
+        return ActionSummary(
+            id=self.id,
+            name=self.name,
+            cluster=self.cluster,
+            revision=self.committed_rev_id,
+            lifecycle=self.action_lifecycle,
+            result=self.result,
+            requested_by=self.user,
+            requested_at=self.dag_execution_date,
         )
 
-    def find(self, action: str) -> ActionRequest | None:
-        try:
-            return self.request(action)
-        except UnknownAction:
-            return None
 
-    def outcome(self, action: str) -> ActionOutcome | None:
-        body = self._http.get(f"/actions/{quote(action, safe='')}/outcome")
-        return ActionOutcome.model_validate(body) if body["result"] else None
+class OutcomeAnswer(BaseModel):
+    """Whether an action has ended; the rest of the answer is an ActionOutcome then."""
 
-    def lifecycle(self, action: str) -> Lifecycle:
-        state: Lifecycle = self._body(action)["action_lifecycle"]
-        return state
-
-    def plan(self, action: str) -> Plan | None:
-        """As much of a plan as a progress bar needs: how many nodes are done, and how many are not."""
-        body = self._body(action)
-        done, total = body["progress"]["done"], body["progress"]["total"]
-        if not total:
-            return None
-        at = datetime.fromisoformat(body["dag_execution_date"])
-        return Plan(revision=body["committed_rev_id"], planned_at=at, parts=[["waiting"] * (total - done)], unchanged=["done"] * done)
-
-    def recorded(self, action: str) -> set[int]:
-        return set()
+    model_config = ConfigDict(extra="allow")
+    result: str | None
 
 
-class RemoteRevision(Revision):
-    """A revision with its documents, resolved here where a command asks for more than they say."""
+class ServerLedger:
+    """The server's actions."""
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
-        self.about = Committed.model_validate({**body, "objects": "", "bounds": []})
-        self.number = self.about.number
-        self.tags: list[str] = body["tags"]
-        self.texts = [Source(each["file"], each["text"].encode()) for each in body["texts"]]
-
-    @functools.cached_property
-    def site(self) -> Site:
-        """The documents, resolved."""
-        return load(self.texts)
-
-    @functools.cached_property
-    def policies(self) -> Policies:
-        return self.site.policies
-
-    @functools.cached_property
-    def clusters(self) -> dict[str, dict[str, Any]]:
-        return {name: spec["access"] for name, spec in self.policies.clusters.items() if spec.get("access")}
-
-    def node(self, name: str) -> DesignNode | None:
-        return self.site.nodes.get(name)
-
-    def nodes(self) -> Iterator[DesignNode]:
-        return (self.site.nodes[name] for name in sorted(self.site.nodes))
-
-
-class RemoteRevisions(Revisions):
-    """The committed and staged documents of the server."""
+    runs_by_itself = True
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
-    def stage(self, collection: str, sources: Sequence[Source], by: str, now: datetime) -> Staged:
-        fields = [("files", (source.file, source.data, "application/x-yaml")) for source in sources]
-        body = self._http.call("POST", f"/configdocs/{quote(collection, safe='')}", fields=fields)
-        return Staged(collection=collection, by=by, at=now, files=[(file, "") for file in body["files"]], digest=body["digest"])
+    def newest(self, limit: int) -> list[ActionSummary]:
+        return [each.summary() for each in self._http.get("/actions", list[ActionAnswer], limit=limit)]
 
-    def commit(self, by: str, now: datetime) -> tuple[Revision, list[Problem]]:
-        body = self._http.call("POST", "/commitconfigdocs")
-        names = ("file", "line", "document", "path", "type", "message")
-        warnings = [Problem(**{name: each[name] for name in names}) for each in body["details"]["messageList"]]
-        return self.get(body["revision"]), warnings
+    def summary(self, action: str) -> ActionSummary:
+        return self._answer(action).summary()
 
-    def get(self, number: int) -> RemoteRevision:
-        return RemoteRevision(self._http.get(f"/revisions/{number}"))
+    def outcome(self, action: str) -> ActionOutcome | None:
+        answer = self._http.get(f"{_path(action)}/outcome", OutcomeAnswer)
+        return ActionOutcome.model_validate(answer.model_dump()) if answer.result else None
 
-    def newest(self) -> int:
-        return max(self.numbers(), default=0)
-
-    def numbers(self) -> list[int]:
-        return [body["number"] for body in self._http.get("/revisions")["revisions"]]
-
-    def buffers(self) -> dict[str, str]:
-        found: dict[str, str] = self._http.get("/revisions")["staged"]
-        return found
-
-    def sources(self, number: int) -> list[Source]:
-        return self.get(number).texts
-
-    def tag(self, number: int, tag: str, by: str, now: datetime) -> None:
-        self._http.call("POST", f"/revisions/{number}/tags/{quote(tag, safe='')}")
-
-    def tags(self, number: int) -> list[str]:
-        return self.get(number).tags
-
-
-class Remote:
-    """A server in the place of the embedded cloud: it works by itself, so that waiting is looking."""
-
-    def __init__(self, server: str) -> None:
-        self._http = Http(server)
-        self._watched = ""
-        self.world = wiring.build(Settings.from_environment().model_copy(update={"store": "memory:"}), self)
-        self.world.actions = RemoteActions(self._http)
-        self.world.revisions = RemoteRevisions(self._http)
-
-    def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
-        """The bus is the server's. Raises BusError."""
-        raise BusError(f"{topic}: with --server, messages are the server's business ({len(messages)} not published)")
+    def progress(self, action: str) -> Progress | None:
+        progress = self._answer(action).progress
+        return progress if progress.total else None
 
     def submit(self, request: RelabelRequest) -> str:
-        """Ask the server for an action; its id."""
-        if request.retry_of:
-            body = self._http.call("POST", f"/actions/{quote(request.retry_of, safe='')}/control/retry")
-        else:
-            given = request.model_dump(include={"target_nodes", "node_filter", "cluster", "dry_run"}, exclude_none=True, mode="json")
-            body = self._http.call("POST", "/actions", json={"name": request.name, "parameters": given})
-        self._watched = body["id"]
-        return self._watched
+        given = request.model_dump(include={"target_nodes", "node_filter", "cluster", "dry_run"}, exclude_none=True, mode="json")
+        return self._http.call("POST", "/actions", ActionAnswer, json={"name": request.name, "parameters": given}).id
 
-    def control(self, action: str, verb: str, by: str, now: datetime) -> None:
-        """Stop an action, as whoever the server takes us for. Raises WrongState and UnknownAction."""
-        self._http.call("POST", f"/actions/{quote(action, safe='')}/control/{verb}")
+    def retry(self, action: str) -> str:
+        return self._http.call("POST", f"{_path(action)}/control/retry", ActionAnswer).id
 
-    def resume(self, *only: str) -> list[str]:
-        """Watch this action: on a server nothing needs to be asked again."""
-        self._watched = only[0] if only else ""
-        return list(only)
+    def control(self, action: str, verb: str, now: datetime) -> None:
+        self._http.call("POST", f"{_path(action)}/control/{verb}", ActionAnswer)
 
-    def drain(self) -> None:
-        """Look at the watched action until it has ended."""
+    def wait(self, action: str) -> None:
         wait = POLL[0]
-        while self._watched and self.world.actions.lifecycle(self._watched) not in ("Complete", "Failed"):
+        while self._answer(action).action_lifecycle not in ("Complete", "Failed", "Paused"):
             time.sleep(wait)
             wait = min(wait * 1.5, POLL[1])
+
+    def _answer(self, action: str) -> ActionAnswer:
+        return self._http.get(_path(action), ActionAnswer)
+
+
+def _path(action: str) -> str:
+    return f"/actions/{quote(action, safe='')}"
+
+
+class RevisionsAnswer(BaseModel):
+    """Every revision, and what is staged."""
+
+    model_config = ConfigDict(extra="ignore")
+    revisions: list[RevisionSummary]
+    staged: dict[str, str]
+
+
+class FileAnswer(BaseModel):
+    """One file of a revision."""
+
+    file: str
+    text: str
+
+
+class RevisionAnswer(RevisionSummary):
+    """One revision with its documents."""
+
+    texts: list[FileAnswer]
+
+    def committed(self) -> CommittedDocuments:
+        """As the commands know it."""
+        about = RevisionSummary.model_validate(self.model_dump(exclude={"texts"}))
+        return CommittedDocuments(about, [Source(each.file, each.text.encode()) for each in self.texts])
+
+
+class CommitAnswer(BaseModel):
+    """The number of the new revision, and its warnings."""
+
+    model_config = ConfigDict(extra="ignore")
+    revision: int
+    details: ErrorDetails
+
+
+class ServerDocuments:
+    """The server's documents."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def stage(self, collection: str, sources: Sequence[Source], now: datetime) -> StagedFiles:
+        fields = [("files", (source.file, source.data, "application/x-yaml")) for source in sources]
+        return self._http.call("POST", f"/configdocs/{quote(collection, safe='')}", StagedFiles, fields=fields)
+
+    def commit(self, now: datetime) -> tuple[RevisionSummary, list[Problem]]:
+        answer = self._http.call("POST", "/commitconfigdocs", CommitAnswer)
+        return self.get(answer.revision).about, [each.problem() for each in answer.details.messageList]
+
+    def list(self) -> Listing:
+        answer = self._http.get("/revisions", RevisionsAnswer)
+        return Listing(answer.revisions, sorted(answer.staged))
+
+    def get(self, number: int) -> CommittedDocuments:
+        return self._http.get(f"/revisions/{number}", RevisionAnswer).committed()
+
+    def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
+        return self._http.call("POST", f"/revisions/{number}/tags/{quote(tag, safe='')}", RevisionSummary)
+
+    def declared(self) -> DeclaredSite | None:
+        revisions = self.list().revisions
+        if not revisions:
+            return None
+        newest = self.get(revisions[-1].number)
+        return DeclaredSite(newest.about.number, load(newest.sources))
+
+
+class ServerPlans:
+    """Plans that the server makes, of its own revision and clusters."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def committed(self, asked: PlanRequest) -> LabelPlan:
+        return self._http.call("POST", "/plans", LabelPlan, json=asked.model_dump(mode="json", exclude_defaults=True))
+
+    def documents(self, asked: PlanRequest, declared: Declarations) -> LabelPlan:
+        raise Failure("Usage", "a server plans what is committed there: commit the documents first, or give --nodes to plan them here")
+
+
+class ServerVersions:
+    """The versions of the server's fleet."""
+
+    def __init__(self, http: Http, live: bool) -> None:
+        self._http = http
+        self._live = live
+
+    def offers(self, now: datetime) -> OfferList:
+        return self._get("", OfferList, now)
+
+    def decisions(self, now: datetime) -> DecisionList:
+        return self._get("/plan", DecisionList, now)
+
+    def calendar(self, now: datetime, days: int | None) -> ForecastList:
+        return self._get("/calendar", ForecastList, now, days=days)
+
+    def why(self, cluster: str, now: datetime) -> Explanation:
+        return self._get(f"/why/{quote(cluster, safe='')}", Explanation, now)
+
+    def _get(self, path: str, meant: type[T], now: datetime, **query: Any) -> T:
+        return self._http.get(f"/versions{path}", meant, now=now.isoformat(), live=str(self._live).lower(), **query)

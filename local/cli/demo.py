@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 from rich.markup import escape
 
-from local.cli.cloud import embedded
+from local.cli.cloud import SERVER, service
 from local.cli.output import captured_for, talk
 from local.steps import ROOT
+from shared import wiring
 
 EXAMPLES = ROOT / "examples"
 STORY = """\
@@ -29,7 +30,8 @@ def demo() -> None:
     shutil.copytree(EXAMPLES / "site", site)
     os.environ["HULLMARK_STORE"] = f"file:{folder / 'store'}"
     os.environ["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
-    embedded.cache_clear()
+    os.environ.pop(SERVER, None)
+    service.cache_clear()
     os.chdir(folder)
     talk().print(" ".join(STORY.split()))
 
@@ -93,8 +95,7 @@ def shortened(text: str, lines: int) -> list[str]:
 
 def show_labels(name: str) -> None:
     """A node's labels as the cluster has them, with who holds each."""
-    cloud = embedded()
-    node = cloud.world.cluster("default", None).node(name)
+    node = wiring.world().cluster("default", None).node(name)
     if node is None:
         raise click.ClickException(f"the demo's cluster has no node {name}")
     for key, value in sorted(node.labels.items()):

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from local.cli.cloud import embedded
-from local.cli.inputs import documents_option, now_option, read_files, who
+from local.cli.cloud import service
+from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.site import check, load
-from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, NothingStaged, Revision, UnknownRevision
+from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION
 
 
 @click.command()
@@ -61,11 +61,10 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
     sources = read_files(files)
     if not sources:
         raise Failure("Usage", "nothing to stage: give -f FILE, a folder, or - for standard input")
-    staged = embedded().world.revisions.stage(collection, sources, who(), now)
-    answer = {"collection": collection, "files": [file for file, _ in staged.files], "digest": staged.digest}
+    staged = service().documents.stage(collection, sources, now)
     emit(
         form,
-        answer,
+        staged.model_dump(mode="json"),
         lambda: [f"staged {len(staged.files)} file(s) in collection {collection}; `hullmark documents commit` makes them count"],
     )
 
@@ -75,26 +74,22 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
 @output_option
 def commit(now: datetime, form: str) -> None:
     """Validate everything and make the next revision of it."""
-    try:
-        revision, warnings = embedded().world.revisions.commit(who(), now)
-    except NothingStaged as nothing:
-        raise Failure("NothingStaged", str(nothing)) from nothing
+    revision, warnings = service().documents.commit(now)
     for line in problem_lines(map(problem_json, warnings)):
         click.echo(f"warning: {line}", err=True)
-    emit(form, _about(revision), lambda: [f"committed revision {revision.number}: {revision.about.nodes} nodes named, {_counts(revision)}"])
+    counts = f"{revision.documents} documents in {len(revision.collections)} collection(s)"
+    emit(form, revision.model_dump(mode="json"), lambda: [f"committed revision {revision.number}: {revision.nodes} nodes named, {counts}"])
 
 
 @documents.command("list")
 @output_option
 def list_revisions(form: str) -> None:
     """Every revision, and what is staged on top of the newest."""
-    revisions = embedded().world.revisions
-    every = [revisions.get(number) for number in revisions.numbers()]
-    buffers = sorted(revisions.buffers())
-    answer = {"revisions": [_about(revision) | {"tags": revisions.tags(revision.number)} for revision in every], "staged": buffers}
+    listing = service().documents.list()
+    answer = {"revisions": [revision.model_dump(mode="json") for revision in listing.revisions], "staged": listing.staged}
     emit(form, answer, lambda: _listing(answer))
-    if buffers:
-        talk().print(f"staged, not committed: {', '.join(buffers)}")
+    if listing.staged:
+        talk().print(f"staged, not committed: {', '.join(listing.staged)}")
 
 
 def _listing(answer: dict[str, Any]) -> Iterable[Any]:
@@ -109,13 +104,9 @@ def _listing(answer: dict[str, Any]) -> Iterable[Any]:
 @output_option
 def show(number: int, form: str) -> None:
     """One revision: what it holds, its tags, its documents."""
-    revision = _revision(number)
-    sources = embedded().world.revisions.sources(number)
-    answer = _about(revision) | {
-        "tags": embedded().world.revisions.tags(number),
-        "files": [{"file": source.file, "text": source.data.decode()} for source in sources],
-    }
-    emit(form, answer, lambda: _texts(sources))
+    revision = service().documents.get(number)
+    files = [{"file": source.file, "text": source.data.decode()} for source in revision.sources]
+    emit(form, revision.about.model_dump(mode="json") | {"files": files}, lambda: _texts(revision.sources))
 
 
 def _texts(sources: Iterable[Source]) -> Iterable[str]:
@@ -130,8 +121,8 @@ def _texts(sources: Iterable[Source]) -> Iterable[str]:
 @output_option
 def diff(older: int, newer: int, form: str) -> None:
     """What changes between two revisions: the text, and the labels of the nodes that they name."""
-    _revision(older), _revision(newer)
-    texts = {number: {s.file: s.data.decode() for s in embedded().world.revisions.sources(number)} for number in (older, newer)}
+    sources = {number: service().documents.get(number).sources for number in (older, newer)}
+    texts = {number: {source.file: source.data.decode() for source in found} for number, found in sources.items()}
     lines = [
         line
         for file in sorted({*texts[older], *texts[newer]})
@@ -143,7 +134,7 @@ def diff(older: int, newer: int, form: str) -> None:
             lineterm="",
         )
     ]
-    before, after = (_labels(number) for number in (older, newer))
+    before, after = (_labels(sources[number]) for number in (older, newer))
     nodes = {
         name: {"before": before.get(name), "after": after.get(name)}
         for name in sorted({*before, *after})
@@ -159,36 +150,9 @@ def diff(older: int, newer: int, form: str) -> None:
 @output_option
 def tag(number: int, tag: str, now: datetime, form: str) -> None:
     """Set a tag on a revision; `site-action-success` adopts a site that was deployed by other means."""
-    _revision(number)
-    revisions = embedded().world.revisions
-    revisions.tag(number, tag, who(), now)
-    emit(form, {"number": number, "tags": revisions.tags(number)}, lambda: [f"revision {number}: {', '.join(revisions.tags(number))}"])
+    about = service().documents.tag(number, tag, now)
+    emit(form, {"number": number, "tags": about.tags}, lambda: [f"revision {number}: {', '.join(about.tags)}"])
 
 
-def _labels(number: int) -> dict[str, Any]:
-    site = load(embedded().world.revisions.sources(number))
-    return {name: node["labels"] for name, node in site.effective().items()}
-
-
-def _revision(number: int) -> Revision:
-    try:
-        return embedded().world.revisions.get(number)
-    except UnknownRevision as unknown:
-        raise Failure("UnknownRevision", str(unknown)) from unknown
-
-
-def _about(revision: Revision) -> dict[str, Any]:
-    about = revision.about
-    return {
-        "number": about.number,
-        "by": about.by,
-        "at": about.at.isoformat(),
-        "digest": about.digest,
-        "documents": about.documents,
-        "nodes": about.nodes,
-        "collections": {name: {"files": kept.files, "digest": kept.digest} for name, kept in about.collections.items()},
-    }
-
-
-def _counts(revision: Revision) -> str:
-    return f"{revision.about.documents} documents in {len(revision.about.collections)} collection(s)"
+def _labels(sources: Iterable[Source]) -> dict[str, Any]:
+    return {name: node["labels"] for name, node in load(sources).effective().items()}

@@ -9,12 +9,11 @@ from hashlib import sha256
 from icalendar import Calendar
 from icalendar import Event as Entry
 
-from shared.domain.versions.decisions import Update
-from shared.domain.versions.forecast import Event
+from shared.domain.versions.answers import ForecastEntry
 from shared.domain.versions.reasons import REASONS
 
 
-def calendar_bytes(events: Iterable[Event], now: datetime) -> bytes:
+def calendar_bytes(events: Iterable[ForecastEntry], now: datetime) -> bytes:
     """The calendar, RFC 5545."""
     calendar = Calendar()
     calendar.add("prodid", "-//Hullmark//versions//EN")
@@ -26,19 +25,19 @@ def calendar_bytes(events: Iterable[Event], now: datetime) -> bytes:
     return written
 
 
-def _entry(event: Event, now: datetime) -> Entry:
-    decision, outcome = event.decision, event.decision.outcome
-    what = decision.image or "Kubernetes"
-    where = event.cluster if decision.component == "controlPlane" else f"{event.cluster} {decision.component}"
-    step = f"{decision.current} → {outcome.to}" if isinstance(outcome, Update) else f"stuck on {decision.current}"
-    identity = "|".join([event.cluster, decision.component, decision.subject, decision.current or "", step, event.at.isoformat()])
+def _entry(event: ForecastEntry, now: datetime) -> Entry:
+    at, until = datetime.fromisoformat(event.at), datetime.fromisoformat(event.until)
+    what = event.image or "Kubernetes"
+    where = event.cluster if event.component == "controlPlane" else f"{event.cluster} {event.component}"
+    step = f"stuck on {event.from_}" if event.stuck else f"{event.from_} → {event.to}"
+    identity = "|".join([event.cluster, event.component, event.subject, event.from_ or "", step, at.isoformat()])
     entry = Entry()
     entry.add("uid", f"{sha256(identity.encode()).hexdigest()[:32]}@hullmark.dev")
     entry.add("dtstamp", now)
-    entry.add("dtstart", event.at)
-    entry.add("dtend", event.until)
+    entry.add("dtstart", at)
+    entry.add("dtend", until)
     entry.add("summary", f"{where}: {what} {step}")
-    entry.add("description", f"{decision.description}\n{REASONS[outcome.code]}")
-    entry.add("categories", ["stuck" if event.stuck else outcome.kind if isinstance(outcome, Update) else outcome.code])
+    entry.add("description", f"{event.description}\n{REASONS.get(event.code, '')}".rstrip())
+    entry.add("categories", ["stuck" if event.stuck else event.kind or event.code])
     entry.add("transp", "TRANSPARENT")
     return entry

@@ -1,20 +1,31 @@
-"""What the command reads: documents from files, folders and standard input; times; the embedded cloud."""
+"""What the command reads: documents, filters and node listings, from files, folders and standard input; times."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from pydantic import ValidationError
 
 from local.cli.output import Failure
 from shared.domain.documents.reading import Source
 
+if TYPE_CHECKING:
+    from shared.domain.documents.design import DesignNode
+    from shared.domain.labels.policies import Policies
+    from shared.domain.labels.selection import NodeFilter
+    from shared.domain.nodes import Node
+    from shared.domain.site import Site
+
+R = TypeVar("R")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -81,6 +92,76 @@ def read_value(name: str) -> Any:
     if len(found) > 1:
         raise Failure("Invalid", f"{name}: one document is expected, here are {len(found)}")
     return found[0][1] if found else None
+
+
+def read_filter(file: str) -> NodeFilter | None:
+    """A node filter from a YAML or JSON file, `-` for standard input; null means every node. Raises Failure, and DocumentsRefused for
+    what is no YAML.
+    """
+    from shared.domain.labels.selection import NodeFilter
+
+    found = read_value(file)
+    try:
+        return NodeFilter.model_validate(found) if found is not None else None
+    except ValidationError as error:
+        listed = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'filter'}: {e['msg']}" for e in error.errors(include_url=False))
+        raise Failure("Invalid", f"{file}: not a node filter: {listed}") from error
+
+
+@dataclass(frozen=True)
+class DeclaredSite:
+    """What documents declare that were resolved here; a committed revision says the same of itself."""
+
+    number: int | None
+    site: Site
+
+    @property
+    def policies(self) -> Policies:
+        """Everything but the nodes."""
+        return self.site.policies
+
+    @property
+    def clusters(self) -> Mapping[str, dict[str, Any]]:
+        """How each cluster is reached, by name."""
+        return {name: spec["access"] for name, spec in self.policies.clusters.items() if spec.get("access")}
+
+    def node(self, name: str) -> DesignNode | None:
+        """One node of the design."""
+        return self.site.nodes.get(name)
+
+    def nodes(self) -> Iterator[DesignNode]:
+        """Every node of the design, in order of names."""
+        return (self.site.nodes[name] for name in sorted(self.site.nodes))
+
+
+class ListedNodes:
+    """The nodes in a file that `kubectl get nodes -o json` wrote, in place of a cluster."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = {node.name: node for node in nodes}
+
+    @property
+    def ownerless(self) -> bool:
+        """Whether the listing hides who holds which label (it was made without --show-managed-fields)."""
+        return bool(self._nodes) and not any(node.owners for node in self._nodes.values())
+
+    def server_version(self) -> str:
+        """The oldest kubelet's: a listing has no server to ask."""
+        from shared.domain.labels.aliases import oldest
+
+        return oldest(node.kubelet_version for node in self._nodes.values())
+
+    def nodes(self) -> list[Node]:
+        """All of them."""
+        return list(self._nodes.values())
+
+    def node(self, name: str) -> Node | None:
+        """One of them."""
+        return self._nodes.get(name)
+
+    def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """One after the other."""
+        return [work(item) for item in items]
 
 
 def who() -> str:

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from local.cli.inputs import documents_option, read_files
+from local.cli.inputs import documents_option, read_files, read_filter
 from local.cli.output import Failure, emit, grid, output_option
-from local.cli.relabel import read_filter
 from shared.domain.labels.selection import select as selected
 from shared.domain.site import Site, load
 

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from shared.domain.documents.reading import DocumentsRefused
-from shared.ledger.actions import UnknownAction
-from shared.ledger.revisions import UnknownRevision
+from shared.domain.versions.answers import UnknownFleetCluster
+from shared.ledger.actions import UnknownAction, WrongState
+from shared.ledger.revisions import NothingStaged, UnknownRevision
 from shared.ports import BusError, ClusterError, StoreError
 from shared.work.intake import Rejected
 from shared.world import SettingsError
@@ -116,7 +117,11 @@ def fail(error: BaseException, arguments: Sequence[str]) -> int:
         reasons = [(problem.reason, problem.message) for problem in error.problems]
     elif isinstance(error, (ClusterError, Failure)):
         reasons = [(error.reason, str(error))]
-    elif isinstance(error, (StoreError, SettingsError, BusError, UnknownAction, UnknownRevision)):
+    elif isinstance(error, UnknownAction):
+        reasons = [("UnknownAction", f"{error}; `hullmark actions list` shows those there are")]
+    elif isinstance(error, UnknownFleetCluster):
+        reasons = [("ClusterUnknown", str(error))]
+    elif isinstance(error, (StoreError, SettingsError, BusError, UnknownRevision, WrongState, NothingStaged)):
         reasons = [(type(error).__name__, str(error))]
     elif isinstance(error, OSError) and error.filename:
         reasons = [("File", f"{error.filename}: {error.strerror}")]

@@ -86,11 +86,10 @@ def _write(cluster: Kubernetes, wanted: list[Wanted]) -> dict[str, str]:
 
 
 def _committed() -> list[PodLabelPolicySpec]:
-    from local.cli.cloud import embedded
+    from local.cli.cloud import service
 
-    revisions = embedded().world.revisions
-    newest = revisions.newest()
-    return [PodLabelPolicySpec.model_validate(spec) for spec in revisions.get(newest).policies.pod_policies] if newest else []
+    declared = service().documents.declared()
+    return [PodLabelPolicySpec.model_validate(spec) for spec in declared.policies.pod_policies] if declared else []
 
 
 def _name(pod: Pod) -> str:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from ulid import ULID
 
-from local.cli.cloud import SERVER, Working, embedded
-from local.cli.inputs import read_value, who
+from local.cli.cloud import service
+from local.cli.inputs import read_filter, who
 from local.cli.output import ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
-from shared.domain.labels.selection import NodeFilter
+from local.cli.service import Ledger
+from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.names import UPDATE_LABELS, UPDATE_SITE
-from shared.ledger.actions import Actions
 from shared.messages import RelabelRequest
 
+LOOK = 0.1
+"""Seconds between two looks at how far an action is."""
 EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure": ERROR, "expired": ERROR}
 
 
@@ -46,23 +47,21 @@ def relabel(
 ) -> int:
     """Make nodes true to the newest committed documents."""
     if plan_file:
-        stale = _stale(plan_file)
-        if stale:
+        planned, asked = _kept_plan(plan_file)
+        if stale := _stale(planned, asked):
             click.echo(f"error: the plan in {plan_file} is stale: {stale}; make a new one", err=True)
             if form == "json":
                 click.echo(json.dumps({"errors": [{"reason": "StalePlan", "message": stale}]}))
             return STALE
-        planned = json.loads(Path(plan_file).read_text())
-        cluster = cluster or planned["asked"]["cluster"]
+        cluster = cluster or asked.cluster
         if not nodes and not filter_file and not everything:
-            nodes = tuple(planned["nodes"])
+            nodes = tuple(planned.nodes)
             if not nodes:
                 emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan holds no change: nothing to do"])
                 return 0
     request = build_request(nodes, filter_file, everything, cluster, dry_run)
-    answer = run(embedded(), request.action or "", request=request, wait=wait)
-    emit(form, answer, lambda: told(answer))
-    return exit_code(answer)
+    ledger = service().ledger
+    return follow(ledger, ledger.submit(request), form, wait=wait)
 
 
 def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: bool, cluster: str | None, dry_run: bool) -> RelabelRequest:
@@ -83,56 +82,37 @@ def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: b
     )
 
 
-def read_filter(file: str) -> NodeFilter | None:
-    """A node filter from a YAML or JSON file, `-` for standard input; null means every node. Raises Failure, and DocumentsRefused for
-    what is no YAML.
+def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:
+    """See an action through to its end, with a progress bar on a terminal; tell how it ended. The exit code.
+
+    Without `wait` only a server lets it go on; the embedded cloud works while the command runs.
     """
-    found = read_value(file)
-    try:
-        return NodeFilter.model_validate(found) if found is not None else None
-    except ValidationError as error:
-        listed = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'filter'}: {e['msg']}" for e in error.errors(include_url=False))
-        raise Failure("Invalid", f"{file}: not a node filter: {listed}") from error
+    if wait or not ledger.runs_by_itself:
+        if talk().is_terminal:
+            _wait_with_a_bar(ledger, action)
+        else:
+            ledger.wait(action)
+    answer = answer_of(action, ledger)
+    emit(form, answer, lambda: told(answer))
+    return exit_code(answer)
 
 
-def run(cloud: Working, action: str, *, request: RelabelRequest | None = None, resume: bool = False, wait: bool = True) -> dict[str, Any]:
-    """Submit a request and see it through to its end, with a progress bar on a terminal. Without `wait` only a server lets it go on."""
-    if request:
-        action = cloud.submit(request)
-    if resume:
-        cloud.resume(action)
-    if not wait and os.environ.get(SERVER):
-        return answer_of(action, cloud.world.actions)
-    if talk().is_terminal:
-        _drain_with_a_bar(cloud, action)
-    else:
-        cloud.drain()
-    return answer_of(action, cloud.world.actions)
-
-
-def _drain_with_a_bar(cloud: Working, action: str) -> None:
-    ledger = cloud.world.actions
-    worker = threading.Thread(target=cloud.drain)
+def _wait_with_a_bar(ledger: Ledger, action: str) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("nodes"), TimeElapsedColumn())
-    with Progress(*columns, console=talk(), transient=True) as bar:
+    with ThreadPoolExecutor(1) as worker, Progress(*columns, console=talk(), transient=True) as bar:
         task = bar.add_task("reading the cluster", total=None)
-        worker.start()
-        while worker.is_alive():
-            worker.join(0.1)
-            plan = ledger.plan(action)
-            if plan:
-                done = ledger.recorded(action)
-                settled = len(plan.unchanged) + len(plan.settled)
-                applied = sum(len(names) for number, names in enumerate(plan.parts, 1) if number in done)
-                total = settled + sum(map(len, plan.parts))
-                bar.update(task, description="applying", completed=settled + applied, total=total)
+        waiting = worker.submit(ledger.wait, action)
+        while not wait_for([waiting], timeout=LOOK).done:
+            if progress := ledger.progress(action):
+                bar.update(task, description="applying", completed=progress.done, total=progress.total)
+        waiting.result()
 
 
-def answer_of(action: str, ledger: Actions) -> dict[str, Any]:
-    """`{"id", "result", "nodes"}` of docs/command-line.md, with counts and the revision."""
+def answer_of(action: str, ledger: Ledger) -> dict[str, Any]:
+    """`{"id", "result", "nodes"}`, with counts and the revision."""
     outcome = ledger.outcome(action)
     if outcome is None:
-        return {"id": action, "result": None, "lifecycle": ledger.lifecycle(action), "nodes": {}}
+        return {"id": action, "result": None, "lifecycle": ledger.summary(action).lifecycle, "nodes": {}}
     nodes: dict[str, Any] = {
         name: {"outcome": "unchanged", "reason": "", "changes": {"set": {}, "remove": []}} for name in outcome.unchanged
     }
@@ -181,18 +161,19 @@ def exit_code(answer: Mapping[str, Any]) -> int:
     return EXIT.get(str(answer["result"]), 0 if answer["result"] is None else ERROR)
 
 
-def _stale(plan_file: str) -> str:
-    """Why the plan in the file no longer holds; empty where it does."""
-    from local.cli.plan import compute
-
+def _kept_plan(file: str) -> tuple[LabelPlan, PlanRequest]:
+    """The plan in a file of `hullmark plan --out`, and how it was asked for. Raises Failure."""
     try:
-        kept = json.loads(Path(plan_file).read_text())
-        revision, planned = kept["revision"], dict(kept["nodes"])
-        asked = {name: kept["asked"][name] for name in ("cluster", "server_version", "target", "filter_file")}
+        kept = json.loads(Path(file).read_text())
+        return LabelPlan.model_validate(kept), PlanRequest.model_validate(kept["asked"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Failure("Invalid", f"{plan_file}: not a plan of `hullmark plan --out`: {error}") from error
-    fresh = compute(files=(), nodes_file=None, **asked)  # what a relabel goes by: the committed documents, the cluster itself
-    if revision and fresh["revision"] != revision:
-        return f"it was made for revision {revision}, the newest is {fresh['revision']}"
-    differing = sorted(name for name in {*planned, *fresh["nodes"]} if planned.get(name) != fresh["nodes"].get(name))
+        raise Failure("Invalid", f"{file}: not a plan of `hullmark plan --out`: {error}") from error
+
+
+def _stale(kept: LabelPlan, asked: PlanRequest) -> str:
+    """Why the plan no longer holds; empty where it does."""
+    fresh = service().plans.committed(asked)  # what a relabel goes by: the committed documents, the cluster itself
+    if kept.revision and fresh.revision != kept.revision:
+        return f"it was made for revision {kept.revision}, the newest is {fresh.revision}"
+    differing = sorted(name for name in {*kept.nodes, *fresh.nodes} if kept.nodes.get(name) != fresh.nodes.get(name))
     return f"other changes are due now on {', '.join(differing[:5])}" if differing else ""

@@ -1,11 +1,16 @@
-"""Stop, pause and unpause: the record in the ledger, and the parts that arrive while an action is paused."""
+"""Stop, pause, unpause and retry: the record in the ledger, the parts that arrive while an action is paused, the request that goes out
+anew.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from shared.domain.names import UPDATE_VERSIONS
-from shared.messages import NodeApply, Outgoing, PartResult, VersionUpdate
+from ulid import ULID
+
+from shared.domain.names import UPDATE_LABELS, UPDATE_VERSIONS
+from shared.ledger.actions import WrongState
+from shared.messages import NodeApply, Outgoing, PartResult, RelabelRequest, VersionUpdate
 from shared.world import World
 
 
@@ -33,3 +38,21 @@ def parked(task: NodeApply | VersionUpdate, world: World) -> bool:
         return False
     world.actions.park(task.action, task.part, task.outgoing().data)
     return world.actions.paused(task.action)
+
+
+def retried(action: str, by: str, world: World) -> RelabelRequest:
+    """The request for the unsuccessful nodes of an action; for all that it was about, where it ended before any node had an outcome.
+
+    Raises UnknownAction, and WrongState where there is nothing to retry.
+    """
+    asked, ended = world.actions.request(action), world.actions.outcome(action)
+    if ended is None:
+        raise WrongState(f"action {action} can't be retried: it is {world.actions.lifecycle(action)}")
+    if asked.name == UPDATE_VERSIONS:
+        raise WrongState(f"action {action} can't be retried: the next version check takes up what it left")
+    again = RelabelRequest.again(asked).model_copy(update={"action": str(ULID()), "requested_by": by, "retry_of": action})
+    if ended.unsuccessful:
+        return again.model_copy(update={"name": UPDATE_LABELS, "target_nodes": ended.unsuccessful, "node_filter": None})
+    if ended.result == "success" or ended.counts:
+        raise WrongState(f"action {action} can't be retried: no node of it failed")
+    return again

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from shared.domain.actions import ActionRequest
-from shared.domain.keys import is_subdomain
 from shared.domain.names import SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
 from shared.ledger.actions import deadline
 from shared.messages import RelabelRequest
 from shared.ports import Refused
-from shared.work.planning import live_nodes
+from shared.work.planning import Declarations, Observed, unknown_nodes
 from shared.world import World
 
 
@@ -25,12 +24,23 @@ class Problem:
     message: str
 
 
+NO_REVISION = Problem("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`")
+
+
 class Rejected(Exception):
     """The request is refused as a whole and nothing is recorded; every problem is in it."""
 
     def __init__(self, *problems: Problem) -> None:
         self.problems = problems
         super().__init__("; ".join(problem.message for problem in problems))
+
+
+def refuse_unknown(names: Sequence[str], declared: Declarations, cluster: Observed, cluster_name: str) -> None:
+    """Raises Rejected, naming every node that neither the documents nor the cluster know."""
+    documents = f"revision {declared.number}" if declared.number else "the documents"
+    where = f"neither in {documents} nor in cluster {cluster_name}"
+    if unknown := unknown_nodes(names, declared, cluster):
+        raise Rejected(*(Problem("UnknownNode", f"unknown node {name}: {where}") for name in unknown))
 
 
 def accept(
@@ -55,7 +65,7 @@ def accept(
         return known
     number = world.revisions.newest()
     if not number:
-        raise Rejected(Problem("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`"))
+        raise Rejected(NO_REVISION)
     if not request.whole_site and not any(world.revisions.tagged(tag) for tag in SITE_TAGS):
         how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
         raise Rejected(Problem("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
@@ -67,12 +77,7 @@ def accept(
         raise Rejected(Problem(refused.reason, str(refused))) from refused
     if reach:
         access.server_version()
-    unnamed = revision.unknown(request.target_nodes or [])
-    live = live_nodes([name for name in unnamed if is_subdomain(name)], access) if unnamed else {}
-    unknown = [name for name in unnamed if name not in live]
-    if unknown:
-        where = f"neither in revision {number} nor in cluster {cluster}"
-        raise Rejected(*(Problem("UnknownNode", f"unknown node {name}: {where}") for name in unknown))
+    refuse_unknown(request.target_nodes or (), revision, access, cluster)
     return world.actions.accept(
         ActionRequest(
             id=action,

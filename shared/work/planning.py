@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 from shared.domain.actions import ActionRequest
 from shared.domain.documents.design import DesignNode
+from shared.domain.keys import is_subdomain
 from shared.domain.labels.aliases import AliasPair, in_force
 from shared.domain.labels.planning import Settled, Write, plan_node, task_of
 from shared.domain.labels.policies import Declared, Policies, declare
@@ -18,10 +20,48 @@ from shared.messages import NodeApply
 from shared.ports import Cluster
 from shared.world import World
 
+T = TypeVar("T")
+R = TypeVar("R")
 READ_SINGLY = 512
 """Up to so many named nodes are read each by itself: nine nodes of a listing cost what one read costs, and a part of 200 to 400 nodes
 that is planned anew must not list the 100,000 of its cluster, as every other part would too.
 """
+
+
+class Declarations(Protocol):
+    """What documents declare: a committed revision, or files that were read here."""
+
+    @property
+    def number(self) -> int | None:
+        """The revision's number; None for what is not committed."""
+        ...
+
+    @property
+    def policies(self) -> Policies:
+        """Everything but the nodes."""
+        ...
+
+    @property
+    def clusters(self) -> Mapping[str, dict[str, Any]]:
+        """How each cluster is reached, by name."""
+        ...
+
+    def node(self, name: str) -> DesignNode | None:
+        """One node of the design."""
+        ...
+
+    def nodes(self) -> Iterator[DesignNode]:
+        """Every node of the design, in order of names."""
+        ...
+
+
+class Observed(Protocol):
+    """Nodes as they are: a cluster, or a listing of one in a file."""
+
+    def server_version(self) -> str: ...
+    def nodes(self) -> list[Node]: ...
+    def node(self, name: str) -> Node | None: ...
+    def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]: ...
 
 
 @dataclass(slots=True)
@@ -63,9 +103,29 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
         return Planned(revision.number, tasks=tasks_for(only, revision, cluster, request.cluster, pairs))
     node_filter = NodeFilter.model_validate(request.node_filter) if request.node_filter else None
     planned = Planned(revision.number)
-    for name, design, live in _gather(request.target_nodes, revision, cluster, node_filter, request.cluster):
-        planned.add(name, plan_node(name, design, live, revision.policies, request.cluster, pairs))
+    for name, decided in decisions(request.target_nodes, node_filter, revision, cluster, request.cluster, pairs):
+        planned.add(name, decided)
     return planned
+
+
+def decisions(
+    targets: Sequence[str] | None,
+    node_filter: NodeFilter | None,
+    declared: Declarations,
+    cluster: Observed,
+    cluster_name: str,
+    pairs: Sequence[AliasPair],
+) -> Iterator[tuple[str, Settled | Write]]:
+    """Decide every node that is meant, in order of names: these, those of a filter, or (neither given) all."""
+    for name, design, live in _gather(targets, declared, cluster, node_filter, cluster_name):
+        yield name, plan_node(name, design, live, declared.policies, cluster_name, pairs)
+
+
+def unknown_nodes(names: Iterable[str], declared: Declarations, cluster: Observed) -> list[str]:
+    """Those names that neither the documents nor the cluster know."""
+    unnamed = [name for name in names if declared.node(name) is None]
+    live = live_nodes([name for name in unnamed if is_subdomain(name)], cluster) if unnamed else {}
+    return [name for name in unnamed if name not in live]
 
 
 def renew(task: NodeApply, revision: Revision, world: World) -> list[NodeTask]:
@@ -96,21 +156,21 @@ def tasks_for(names: Sequence[str], revision: Revision, cluster: Cluster, cluste
 
 
 def _gather(
-    targets: Sequence[str] | None, revision: Revision, cluster: Cluster, node_filter: NodeFilter | None, cluster_name: str
+    targets: Sequence[str] | None, declared: Declarations, cluster: Observed, node_filter: NodeFilter | None, cluster_name: str
 ) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
     """Every node that is meant, in order of names: with its design, and as the cluster shows it."""
     if targets is not None:
         live = live_nodes(targets, cluster)
         for name in sorted(targets):
-            yield name, revision.node(name), live.get(name)
+            yield name, declared.node(name), live.get(name)
         return
     live = {node.name: node for node in cluster.nodes()}
-    both = everything(revision.nodes(), live, revision.policies, cluster_name)
+    both = everything(declared.nodes(), live, declared.policies, cluster_name)
     if node_filter is None:
         yield from both
         return
     found = {name: (design, node) for name, design, node in both}
-    candidates = [candidate(name, design, node, revision.policies, cluster_name) for name, (design, node) in found.items()]
+    candidates = [candidate(name, design, node, declared.policies, cluster_name) for name, (design, node) in found.items()]
     for name in select(node_filter, candidates):
         yield name, *found[name]
 
@@ -145,7 +205,7 @@ def everything(
         waiting = next(others, None)
 
 
-def live_nodes(names: Sequence[str], cluster: Cluster) -> dict[str, Node]:
+def live_nodes(names: Sequence[str], cluster: Observed) -> dict[str, Node]:
     """Those of the named nodes that the cluster has."""
     if len(names) <= READ_SINGLY:
         return {node.name: node for node in cluster.spread(cluster.node, names) if node is not None}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from local.cli import main, server_first
-from local.cli.cloud import embedded
+from local.cli.cloud import service
 from local.cli.inputs import who
 from local.cloud.server import EmbeddedServer
 from local.steps import ROOT
@@ -59,9 +59,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         printed = capsys.readouterr()
         return Said(int(ending.value.code or 0), *(masked(text) for text in printed))
 
-    embedded.cache_clear()
+    service.cache_clear()
     yield ran
-    embedded.cache_clear()
+    service.cache_clear()
     wiring.install(None)
 
 
@@ -112,7 +112,7 @@ def commands(folder: Path) -> list[tuple[str, ...]]:
 def test_a_server_and_the_embedded_cloud_say_the_same(run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     words = commands(tmp_path)
     alone = [run(*each) for each in words]
-    embedded.cache_clear()
+    service.cache_clear()
     url = request.getfixturevalue("server")
     served = [run(*each, "--server", url) for each in words]
     for command, here, there in zip(words, alone, served, strict=True):

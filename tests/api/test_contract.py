@@ -35,6 +35,7 @@ CALLS = {
     "/v1.0/revisions": {"get"},
     "/v1.0/revisions/{revision}": {"get"},
     "/v1.0/revisions/{revision}/tags/{tag}": {"post"},
+    "/v1.0/plans": {"post"},
     "/v1.0/tasks": {"get", "post"},
     "/v1.0/tasks/{task}": {"get"},
     "/v1.0/nodefilter": {"post"},

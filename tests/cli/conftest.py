@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from local.cli import main
-from local.cli.cloud import embedded
+from local.cli.cloud import service
 from shared import wiring
 
 
@@ -39,7 +39,7 @@ def hullmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         monkeypatch.delenv(f"HULLMARK_{name}", raising=False)
 
     def run(*arguments: str) -> Ran:
-        embedded.cache_clear()
+        service.cache_clear()
         capsys.readouterr()
         with pytest.raises(SystemExit) as ending:
             main([str(argument) for argument in arguments])
@@ -47,7 +47,7 @@ def hullmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         return Ran(int(ending.value.code or 0), out, err)
 
     yield run
-    embedded.cache_clear()
+    service.cache_clear()
     wiring.install(None)
 
 

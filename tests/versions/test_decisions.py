@@ -8,7 +8,7 @@ import pytest
 
 from shared.domain.versions.catalogue import CloudProfile, ImageVersion, MachineType, NamespacedCloudProfile, Runtime
 from shared.domain.versions.decisions import Keep, Rules, Stuck, Timeline, Update
-from shared.domain.versions.plans import Planner, decision_json
+from shared.domain.versions.plans import Planner, decision_entry
 from shared.domain.versions.profiles import Gardener
 from tests.versions.shorthand import (
     NOW,
@@ -292,7 +292,7 @@ def test_the_errors_are_the_originals_texts() -> None:
 def test_a_decision_is_printed_with_its_window_whether_open_or_not() -> None:
     fleet = Gardener(profiles={"p": profile(["1.27.3", "1.27.4"])}, clusters={"garden/c": cluster("1.27.3")})
     (plan,) = Planner(fleet).plan(NOW)
-    assert decision_json(plan, plan.decisions[0]) == {
+    assert decision_entry(plan, plan.decisions[0]).model_dump() == {
         "cluster": "garden/c",
         "component": "controlPlane",
         "subject": "kubernetes",

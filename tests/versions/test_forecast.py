@@ -15,7 +15,7 @@ from shared.domain.versions.catalogue import CloudProfile, Image, ImageVersion, 
 from shared.domain.versions.classification import EXPIRED, PREVIEW, Offered, Stage
 from shared.domain.versions.clusters import FleetCluster, Pool
 from shared.domain.versions.decisions import Decision, Update
-from shared.domain.versions.forecast import Event, final, forecast
+from shared.domain.versions.forecast import Event, event_entry, final, forecast
 from shared.domain.versions.plans import Planner, after, updates_of
 from shared.domain.versions.profiles import Gardener
 from shared.domain.versions.semver import parse
@@ -78,7 +78,8 @@ def test_an_unreachable_cap_does_not_keep_the_forecast_going_for_ever() -> None:
 
 def test_the_calendar_has_an_entry_for_every_event_with_a_lasting_identity() -> None:
     events = forecast_of(profile(["1.27.3 +30", "1.28.1 +60"]), cluster("1.27.3"))
-    first, later = (Calendar.from_ical(calendar_bytes(events, moment)).walk("VEVENT") for moment in (NOW, day(1)))
+    entries = [event_entry(event) for event in events]
+    first, later = (Calendar.from_ical(calendar_bytes(entries, moment)).walk("VEVENT") for moment in (NOW, day(1)))
     assert [str(entry["SUMMARY"]) for entry in first] == ["garden/c: Kubernetes 1.27.3 → 1.28.1", "garden/c: Kubernetes stuck on 1.28.1"]
     assert first[0].decoded("DTSTART") == datetime.fromisoformat("2026-12-21T22:00:00Z")
     assert first[0].decoded("DTEND") == datetime.fromisoformat("2026-12-21T22:45:00Z")

@@ -34,6 +34,15 @@ class NodeFilter(BaseModel):
         return {"filter_set_type": "intersection"} if value == {} else value
 
 
+def names_listed(value: Any) -> Any:
+    """Names as people and clients write them, a list or a comma string: trimmed and deduplicated, order kept. What names none is None."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return list(dict.fromkeys(item.strip() for item in value if item.strip())) or None
+    return value
+
+
 class Candidate(Protocol):
     """A node as a filter sees it; a DesignNode is one. `labels` are the effective declared ones, `rack_labels` the Rack document's."""
 

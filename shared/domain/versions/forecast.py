@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
-from typing import Any
 
+from shared.domain.versions.answers import ForecastEntry
 from shared.domain.versions.clusters import FleetCluster
-from shared.domain.versions.decisions import Decision, Stuck, Timeline, Update
-from shared.domain.versions.plans import Planner, after, time_text, updates_of
+from shared.domain.versions.decisions import Decision, Stuck, Timeline
+from shared.domain.versions.plans import Planner, after, moment_text, step_of, updates_of
 
 TICK = timedelta(seconds=1)
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -81,21 +81,12 @@ def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator
         moment = change + TICK
 
 
-def event_json(event: Event) -> dict[str, Any]:
+def event_entry(event: Event) -> ForecastEntry:
     """One entry of `versions calendar`."""
-    outcome = event.decision.outcome
-    return {
-        "at": time_text(event.at),
-        "until": time_text(event.until),
-        "cluster": event.cluster,
-        "component": event.decision.component,
-        "subject": event.decision.subject,
-        "from": event.decision.current,
-        "to": outcome.to if isinstance(outcome, Update) else None,
-        "kind": outcome.kind if isinstance(outcome, Update) else None,
-        "trigger": outcome.trigger,
-        "stuck": event.stuck,
-        "code": outcome.code,
-        "reason": (outcome.reason if isinstance(outcome, Update | Stuck) else "") or outcome.code,
-        "description": event.decision.description,
-    }
+    return ForecastEntry(
+        **step_of(event.cluster, event.decision),
+        at=moment_text(event.at),
+        until=moment_text(event.until),
+        stuck=event.stuck,
+        image=event.decision.image or "",
+    )

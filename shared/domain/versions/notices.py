@@ -9,10 +9,11 @@ from typing import Any
 
 from shared.domain.exposition import Family, Sample
 from shared.domain.notices import UPDATE_SKIPPED, VERSION_EXPIRED, VERSION_EXPIRING
+from shared.domain.versions.answers import Offer
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
-from shared.domain.versions.plans import ClusterPlan, offers_json, time_text
+from shared.domain.versions.plans import ClusterPlan, offers_of, time_text
 from shared.domain.versions.profiles import Gardener, merged_profiles
 from shared.domain.versions.reasons import REASONS
 
@@ -101,8 +102,8 @@ def gauges(fleet: Gardener, now: datetime) -> list[Family]:
     found = [
         each
         for name, profile in merged_profiles(fleet).items()
-        for each in offers_json(name, profile, users.get(name, ()), now)
-        if each["inUse"]
+        for each in offers_of(name, profile, users.get(name, ()), now)
+        if each.inUse
     ]
     return [
         Family("hullmark_version_in_use", "Control planes and pools that run a version.", "gauge", _samples(found, "inUse")),
@@ -112,7 +113,7 @@ def gauges(fleet: Gardener, now: datetime) -> list[Family]:
     ]
 
 
-def _samples(offers: Iterable[dict[str, Any]], field: str) -> tuple[Sample, ...]:
+def _samples(offers: Iterable[Offer], field: str) -> tuple[Sample, ...]:
     """One for each version that has this number, however often a profile lists it: Prometheus refuses a series that is there twice."""
-    series = {(each["profile"], each["subject"], each["version"]): each[field] for each in offers if each[field] is not None}
+    series = {(each.profile, each.subject, each.version): value for each in offers if (value := getattr(each, field)) is not None}
     return tuple(Sample(value, dict(zip(("profile", "subject", "version"), names, strict=True))) for names, value in series.items())

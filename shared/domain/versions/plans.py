@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from shared.domain.versions.answers import (
+    AutoUpdate,
+    CandidateEntry,
+    DecisionEntry,
+    ExplainedDecision,
+    Explanation,
+    NextStage,
+    Offer,
+    Opening,
+)
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
@@ -72,40 +82,47 @@ def after(cluster: FleetCluster, updates: Iterable[Decision]) -> FleetCluster:
     return cluster.with_versions({(each.component, each.subject): each.outcome.to for each in updates if isinstance(each.outcome, Update)})
 
 
-def time_text(moment: datetime | None) -> str | None:
+def moment_text(moment: datetime) -> str:
     """A moment as Kubernetes writes it."""
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def decision_json(plan: ClusterPlan, decision: Decision) -> dict[str, Any]:
-    """One entry of `versions plan` (docs/command-line.md). `reason` is the original's sentence where an update is due, else the code."""
+def time_text(moment: datetime | None) -> str | None:
+    """A moment as Kubernetes writes it, where there is one."""
+    return None if moment is None else moment_text(moment)
+
+
+def decision_entry(plan: ClusterPlan, decision: Decision) -> DecisionEntry:
+    """One entry of `versions plan`. `reason` is the original's sentence where an update is due, else the code."""
+    return DecisionEntry(
+        **step_of(plan.cluster.id, decision),
+        error=isinstance(decision.outcome, Stuck),
+        window=Opening(open=plan.open, next=time_text(plan.next)),
+    )
+
+
+def step_of(cluster: str, decision: Decision) -> dict[str, Any]:
+    """What every entry says of a decision: the fields of answers.Step."""
     outcome = decision.outcome
     update = outcome if isinstance(outcome, Update) else None
     return {
-        "cluster": plan.cluster.id,
+        "cluster": cluster,
         "component": decision.component,
         "subject": decision.subject,
-        "from": decision.current,
+        "from_": decision.current,
         "to": update.to if update else None,
         "kind": update.kind if update else None,
         "trigger": outcome.trigger,
-        "error": isinstance(outcome, Stuck),
         "reason": (outcome.reason if isinstance(outcome, Update | Stuck) else "") or outcome.code,
         "code": outcome.code,
         "description": decision.description,
-        "window": {"open": plan.open, "next": time_text(plan.next)},
     }
-
-
-def plan_json(plans: Iterable[ClusterPlan]) -> dict[str, Any]:
-    """The whole of `versions plan`."""
-    return {"decisions": [decision_json(plan, decision) for plan in plans for decision in plan.decisions]}
 
 
 # --- what is offered ------------------------------------------------------------------------------------------------------------------
 
 
-def offers_json(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster], now: datetime) -> list[dict[str, Any]]:
+def offers_of(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster], now: datetime) -> list[Offer]:
     """Every version of a profile: what it counts as, when it expires, what comes next, and how many places run it."""
     users: dict[tuple[str, str], int] = {}
     for cluster in clusters:
@@ -114,39 +131,40 @@ def offers_json(name: str, profile: CloudProfile, clusters: Iterable[FleetCluste
             if version is not None:
                 users[subject, version] = users.get((subject, version), 0) + 1
 
-    def entry(subject: str, version: Offered) -> dict[str, Any]:
+    def entry(subject: str, version: Offered) -> Offer:
         following = next((stage for stage in version.stages if stage.start is not None and stage.start >= now), None)
         expires = version.expires
-        return {
-            "profile": name,
-            "subject": subject,
-            "version": version.version,
-            "classification": version.at(now),
-            "expires": time_text(expires),
-            "daysLeft": None if expires is None else (expires - now).days,
-            "next": {"classification": following.classification, "at": time_text(following.start)} if following else None,
-            "inUse": users.get((subject, version.version), 0),
-        }
+        return Offer(
+            profile=name,
+            subject=subject,
+            version=version.version,
+            classification=version.at(now),
+            expires=time_text(expires),
+            daysLeft=None if expires is None else (expires - now).days,
+            next=NextStage(classification=following.classification, at=time_text(following.start)) if following else None,
+            inUse=users.get((subject, version.version), 0),
+        )
 
     return [entry("kubernetes", each) for each in profile.kubernetes] + [
         entry(image.name, each) for image in profile.images for each in image.versions
     ]
 
 
-def why_json(plan: ClusterPlan, rules: Rules | None) -> dict[str, Any]:
+def explained(plan: ClusterPlan, rules: Rules | None) -> Explanation:
     """Everything about one cluster: each decision with its sentence, and every version that was looked at with its verdict."""
-    entries = []
-    for decision in plan.decisions:
-        candidates = (
-            []
-            if rules is None
-            else [{"version": v, "classification": c, "verdict": w} for v, c, w in rules.verdicts(plan.cluster, decision)]
-        )
-        entries.append({**decision_json(plan, decision), "advice": REASONS[decision.outcome.code], "candidates": candidates})
-    return {
-        "cluster": plan.cluster.id,
-        "profile": plan.cluster.profile,
-        "autoUpdate": {"kubernetesVersion": plan.cluster.auto_kubernetes, "machineImageVersion": plan.cluster.auto_image},
-        "window": {"open": plan.open, "next": time_text(plan.next)},
-        "decisions": entries,
-    }
+    return Explanation(
+        cluster=plan.cluster.id,
+        profile=plan.cluster.profile,
+        autoUpdate=AutoUpdate(kubernetesVersion=plan.cluster.auto_kubernetes, machineImageVersion=plan.cluster.auto_image),
+        window=Opening(open=plan.open, next=time_text(plan.next)),
+        decisions=[_explained(plan, decision, rules) for decision in plan.decisions],
+    )
+
+
+def _explained(plan: ClusterPlan, decision: Decision, rules: Rules | None) -> ExplainedDecision:
+    verdicts = [] if rules is None else rules.verdicts(plan.cluster, decision)
+    return ExplainedDecision(
+        **decision_entry(plan, decision).model_dump(by_alias=False),
+        advice=REASONS[decision.outcome.code],
+        candidates=[CandidateEntry(version=v, classification=c, verdict=w) for v, c, w in verdicts],
+    )

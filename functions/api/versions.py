@@ -1,0 +1,85 @@
+"""`/versions`: what `hullmark versions` says, for the server's documents and the fleets that they name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+from flask import Response
+from flask_openapi3.blueprint import APIBlueprint
+from flask_openapi3.models.tag import Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from functions.api.answers import answers, send
+from shared import wiring
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+
+if TYPE_CHECKING:
+    from shared.work.versions import FleetVersions
+
+routes = APIBlueprint("versions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="versions", description="Versions of the fleet")])
+
+YEARS = range(1970, 2200)
+
+
+def _in_reach(moment: datetime) -> datetime:
+    """Far from the calendar's ends, where days can be added. Without an offset it is UTC."""
+    if moment.year not in YEARS:
+        raise ValueError(f"a time between {YEARS.start} and {YEARS.stop - 1}")
+    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+
+
+class FleetQuery(BaseModel):
+    """Which fleet, and when."""
+
+    model_config = ConfigDict(extra="ignore")
+    now: Annotated[datetime, AfterValidator(_in_reach)] | None = Field(default=None, description="Decide as if it were this time.")
+    live: bool = Field(default=True, description="Ask the fleets that Cluster documents name, too; false: the documents alone.")
+
+
+class CalendarQuery(FleetQuery):
+    """How far to look ahead."""
+
+    days: int | None = Field(default=None, ge=1, le=36_500, description="Without it, to the day from which nothing changes.")
+
+
+class FleetClusterPath(BaseModel):
+    """A cluster of the fleet."""
+
+    cluster: str = Field(min_length=1, max_length=512, description="NAMESPACE/NAME, or NAME where there is one of it.")
+
+
+def _seen(query: FleetQuery) -> tuple[FleetVersions, datetime]:
+    """The fleet, and the time to decide for."""
+    from shared.work.versions import committed_versions
+
+    world = wiring.world()
+    return committed_versions(world, live=query.live), query.now or world.clock()
+
+
+@routes.get("/versions", responses=answers(200, OfferList))
+def list_versions(query: FleetQuery) -> Response:
+    """Every version that the profiles offer: what it counts as, when it expires, how many places run it."""
+    fleet, now = _seen(query)
+    return send(fleet.offers(now))
+
+
+@routes.get("/versions/plan", responses=answers(200, DecisionList))
+def plan_versions(query: FleetQuery) -> Response:
+    """What is decided for every cluster now, whether its window is open or not."""
+    fleet, now = _seen(query)
+    return send(fleet.decisions(now))
+
+
+@routes.get("/versions/calendar", responses=answers(200, ForecastList))
+def show_calendar(query: CalendarQuery) -> Response:
+    """What will happen to every cluster, window by window: updates, and the dead ends that a person must open."""
+    fleet, now = _seen(query)
+    return send(fleet.calendar(now, query.days))
+
+
+@routes.get("/versions/why/<path:cluster>", responses=answers(200, Explanation, 404))
+def explain_cluster(path: FleetClusterPath, query: FleetQuery) -> Response:
+    """Everything about one cluster: each decision, what to do about it, and every version that was looked at."""
+    fleet, now = _seen(query)
+    return send(fleet.why(path.cluster, now))

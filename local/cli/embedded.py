@@ -1,0 +1,164 @@
+"""The commands' service in this process: the embedded cloud on the store that HULLMARK_STORE names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from local.cli.inputs import who
+from local.cli.service import (
+    ActionSummary,
+    CollectionSummary,
+    CommittedDocuments,
+    Listing,
+    Progress,
+    RevisionSummary,
+    StagedFiles,
+)
+from local.cloud.embedded import Cloud
+from shared import telemetry
+from shared.domain.actions import ActionOutcome
+from shared.domain.documents.reading import Problem, Source
+from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.ledger.revisions import Revision, Revisions
+from shared.messages import RelabelRequest
+from shared.work.control import retried
+from shared.work.planning import Declarations
+from shared.work.plans import plan_committed, plan_documents
+from shared.world import Settings, World
+
+if TYPE_CHECKING:
+    from shared.work.versions import FleetVersions
+
+
+class Embedded:
+    """Works in this process. The functions' log lines are not printed: stdout is for data, and the action says what went wrong."""
+
+    def __init__(self, settings: Settings) -> None:
+        telemetry.write_to(None)
+        logging.getLogger("hullmark").setLevel(logging.ERROR)
+        cloud = Cloud(settings)
+        self._world = cloud.world
+        self.ledger = EmbeddedLedger(cloud)
+        self.documents = EmbeddedDocuments(cloud.world.revisions)
+        self.plans = EmbeddedPlans(cloud.world)
+
+    def versions(self, *, live: bool) -> FleetVersions:
+        from shared.work.versions import committed_versions
+
+        return committed_versions(self._world, live=live)
+
+
+class EmbeddedLedger:
+    """Actions in the store, worked off by the functions in this process while a command waits."""
+
+    runs_by_itself = False
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._actions = cloud.world.actions
+        self._submitted: set[str] = set()
+
+    def newest(self, limit: int) -> list[ActionSummary]:
+        return [self.summary(action) for action in self._actions.ids(limit=limit) if self._actions.find(action)]
+
+    def summary(self, action: str) -> ActionSummary:
+        request, outcome = self._actions.request(action), self._actions.outcome(action)
+        return ActionSummary(
+            id=action,
+            name=request.name,
+            cluster=request.cluster,
+            revision=outcome.revision if outcome and outcome.revision else request.revision,
+            lifecycle=self._actions.lifecycle(action),
+            result=outcome.result if outcome else None,
+            requested_by=request.requested_by,
+            requested_at=request.requested_at,
+        )
+
+    def outcome(self, action: str) -> ActionOutcome | None:
+        self._actions.request(action)
+        return self._actions.outcome(action)
+
+    def progress(self, action: str) -> Progress | None:
+        plan = self._actions.plan(action)
+        if plan is None:
+            return None
+        recorded = self._actions.recorded(action)
+        settled = len(plan.unchanged) + len(plan.settled)
+        applied = sum(len(names) for number, names in enumerate(plan.parts, 1) if number in recorded)
+        return Progress(settled + applied, settled + sum(map(len, plan.parts)))
+
+    def submit(self, request: RelabelRequest) -> str:
+        action = self._cloud.submit(request)
+        self._submitted.add(action)
+        return action
+
+    def retry(self, action: str) -> str:
+        return self.submit(retried(action, who(), self._cloud.world))
+
+    def control(self, action: str, verb: str, now: datetime) -> None:
+        self._cloud.control(action, verb, who(), now)
+
+    def wait(self, action: str) -> None:
+        """An action that an earlier process left open goes on."""
+        if action not in self._submitted:
+            self._cloud.resume(action)
+        self._cloud.drain()
+
+
+class EmbeddedDocuments:
+    """Documents in the store."""
+
+    def __init__(self, revisions: Revisions) -> None:
+        self._revisions = revisions
+
+    def stage(self, collection: str, sources: Sequence[Source], now: datetime) -> StagedFiles:
+        staged = self._revisions.stage(collection, sources, who(), now)
+        return StagedFiles(collection=collection, files=[file for file, _ in staged.files], digest=staged.digest)
+
+    def commit(self, now: datetime) -> tuple[RevisionSummary, list[Problem]]:
+        revision, warnings = self._revisions.commit(who(), now)
+        return self._summary(revision), warnings
+
+    def list(self) -> Listing:
+        every = [self._summary(self._revisions.get(number)) for number in self._revisions.numbers()]
+        return Listing(every, sorted(self._revisions.buffers()))
+
+    def get(self, number: int) -> CommittedDocuments:
+        return CommittedDocuments(self._summary(self._revisions.get(number)), self._revisions.sources(number))
+
+    def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
+        self._revisions.tag(number, tag, who(), now)
+        return self._summary(self._revisions.get(number))
+
+    def declared(self) -> Revision | None:
+        newest = self._revisions.newest()
+        return self._revisions.get(newest) if newest else None
+
+    def _summary(self, revision: Revision) -> RevisionSummary:
+        about = revision.about
+        return RevisionSummary(
+            number=about.number,
+            by=about.by,
+            at=about.at,
+            digest=about.digest,
+            documents=about.documents,
+            nodes=about.nodes,
+            collections={name: CollectionSummary(files=kept.files, digest=kept.digest) for name, kept in about.collections.items()},
+            tags=self._revisions.tags(revision.number),
+        )
+
+
+class EmbeddedPlans:
+    """Plans made here."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def committed(self, asked: PlanRequest) -> LabelPlan:
+        return plan_committed(asked, self._world)
+
+    def documents(self, asked: PlanRequest, declared: Declarations) -> LabelPlan:
+        return plan_documents(asked, declared, self._world)

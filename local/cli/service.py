@@ -1,0 +1,212 @@
+"""What the commands ask of Hullmark, wherever it runs: actions, documents, plans and versions.
+
+Two implementations: `local/cli/embedded.py` works on the store that HULLMARK_STORE names, `local/cli/client.py` asks a server. A command
+sees only these protocols, so it prints the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, field_serializer
+
+from shared.domain.actions import ActionOutcome, Lifecycle
+from shared.domain.documents.reading import Problem, Source
+from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.messages import RelabelRequest
+from shared.work.planning import Declarations
+
+
+class ActionSummary(BaseModel):
+    """One line of `actions list`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    id: str
+    name: str
+    cluster: str
+    revision: int
+    lifecycle: Lifecycle
+    result: str | None
+    requested_by: str
+    requested_at: datetime
+
+    @field_serializer("requested_at")
+    def _to_the_second(self, moment: datetime) -> str:
+        return moment.isoformat(timespec="seconds")
+
+
+class Progress(NamedTuple):
+    """Nodes that have an outcome, of all that the action is about."""
+
+    done: int
+    total: int
+
+
+class Ledger(Protocol):
+    """Actions: ask for one, follow it, steer it. Methods raise UnknownAction for an id that was never accepted."""
+
+    def newest(self, limit: int) -> list[ActionSummary]:
+        """The newest so many, oldest of them first."""
+        ...
+
+    def summary(self, action: str) -> ActionSummary:
+        """What was asked and where it stands."""
+        ...
+
+    def outcome(self, action: str) -> ActionOutcome | None:
+        """How it ended; None while it has not."""
+        ...
+
+    def progress(self, action: str) -> Progress | None:
+        """How far it is; None before it is planned."""
+        ...
+
+    def submit(self, request: RelabelRequest) -> str:
+        """Start an action; its id. Raises Rejected."""
+        ...
+
+    def retry(self, action: str) -> str:
+        """Start a new action on the nodes of this one that failed; its id. Raises WrongState and Rejected."""
+        ...
+
+    def control(self, action: str, verb: str, now: datetime) -> None:
+        """Give it a verb: stop, pause or unpause. Raises WrongState."""
+        ...
+
+    def wait(self, action: str) -> None:
+        """Return when it has ended, or is paused. The embedded cloud works it off meanwhile."""
+        ...
+
+    @property
+    def runs_by_itself(self) -> bool:
+        """Whether an action goes on without a command that waits for it."""
+        ...
+
+
+class CollectionSummary(BaseModel):
+    """A collection inside a revision."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    files: list[str]
+    digest: str
+
+
+class RevisionSummary(BaseModel):
+    """One line of `documents list`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    number: int
+    by: str
+    at: datetime
+    digest: str
+    documents: int
+    nodes: int
+    collections: dict[str, CollectionSummary]
+    tags: list[str]
+
+    @field_serializer("at")
+    def _as_written(self, moment: datetime) -> str:
+        return moment.isoformat()
+
+
+@dataclass(frozen=True)
+class CommittedDocuments:
+    """One revision with its documents, as they were staged."""
+
+    about: RevisionSummary
+    sources: list[Source]
+
+
+class Listing(NamedTuple):
+    """Every revision, and the collections whose buffers hold something newer."""
+
+    revisions: list[RevisionSummary]
+    staged: list[str]
+
+
+class StagedFiles(BaseModel):
+    """What a collection's buffer holds now."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    collection: str
+    files: list[str]
+    digest: str
+
+
+class Documents(Protocol):
+    """Staged and committed documents."""
+
+    def stage(self, collection: str, sources: Sequence[Source], now: datetime) -> StagedFiles:
+        """Put documents into a collection's buffer. Raises DocumentsRefused."""
+        ...
+
+    def commit(self, now: datetime) -> tuple[RevisionSummary, list[Problem]]:
+        """Make the next revision; it and its warnings. Raises NothingStaged and DocumentsRefused."""
+        ...
+
+    def list(self) -> Listing:
+        """Every revision, oldest first."""
+        ...
+
+    def get(self, number: int) -> CommittedDocuments:
+        """A revision with its documents. Raises UnknownRevision."""
+        ...
+
+    def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
+        """Set a tag. Raises UnknownRevision."""
+        ...
+
+    def declared(self) -> Declarations | None:
+        """What the newest revision declares; None before the first commit."""
+        ...
+
+
+class Plans(Protocol):
+    """What a relabel would change."""
+
+    def committed(self, asked: PlanRequest) -> LabelPlan:
+        """Plan the newest committed documents against the cluster as it is now. Raises Rejected."""
+        ...
+
+    def documents(self, asked: PlanRequest, declared: Declarations) -> LabelPlan:
+        """Plan these documents, which nobody has committed, instead. Raises Rejected."""
+        ...
+
+
+class Versions(Protocol):
+    """The versions of one fleet. Every answer says which parts of the fleet could not be reached."""
+
+    def offers(self, now: datetime) -> OfferList:
+        """Every version that the profiles offer."""
+        ...
+
+    def decisions(self, now: datetime) -> DecisionList:
+        """What is decided for every cluster now."""
+        ...
+
+    def calendar(self, now: datetime, days: int | None) -> ForecastList:
+        """What will happen, so many days ahead or to the day from which nothing changes."""
+        ...
+
+    def why(self, cluster: str, now: datetime) -> Explanation:
+        """Everything about one cluster. Raises UnknownFleetCluster."""
+        ...
+
+
+class Service(Protocol):
+    """All of it."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def documents(self) -> Documents: ...
+    @property
+    def plans(self) -> Plans: ...
+
+    def versions(self, *, live: bool) -> Versions:
+        """The fleet of the newest revision; with `live`, what its Cluster documents name is asked too. Raises Rejected."""
+        ...

@@ -1,0 +1,134 @@
+"""What is answered about versions, on the command line and over HTTP. Models alone: importing them costs no rule."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class UnknownFleetCluster(Exception):
+    """No cluster of the fleet has that name, or several have (HTTP 404)."""
+
+
+class Answer(BaseModel):
+    """JSON as it is printed: `from` is written without its underscore. Times are RFC 3339."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, serialize_by_alias=True, defer_build=True)
+
+
+class Opening(Answer):
+    """A maintenance window: whether it is open, and when it opens next (null: it is always open)."""
+
+    open: bool
+    next: str | None
+
+
+class Step(Answer):
+    """What is decided about one component: `to` is null where it stays as it is, `kind` then too."""
+
+    cluster: str
+    component: str
+    subject: str
+    from_: str | None = Field(alias="from")
+    to: str | None
+    kind: Literal["auto", "force"] | None
+    trigger: str
+    code: str
+    reason: str
+    description: str
+
+
+class DecisionEntry(Step):
+    """One entry of `versions plan`. `error`: it is stuck, and only a person can help."""
+
+    error: bool
+    window: Opening
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something: the cap may yield a pool's own version again."""
+        return self.to not in (None, self.from_)
+
+
+class DecisionList(Answer):
+    """`versions plan`. `unreachable`: why a fleet could not be listed; the others are decided all the same."""
+
+    decisions: list[DecisionEntry]
+    unreachable: list[str] = []
+
+
+class NextStage(Answer):
+    """What a version counts as next, and from when."""
+
+    classification: str
+    at: str | None
+
+
+class Offer(Answer):
+    """A version that a profile offers: `daysLeft` are whole ones, negative after the end; `inUse` counts control planes and pools."""
+
+    profile: str
+    subject: str
+    version: str
+    classification: str
+    expires: str | None
+    daysLeft: int | None  # noqa: N815
+    next: NextStage | None
+    inUse: int  # noqa: N815
+
+
+class OfferList(Answer):
+    """`versions list`."""
+
+    versions: list[Offer]
+    unreachable: list[str] = []
+
+
+class ForecastEntry(Step):
+    """One entry of `versions calendar`: an update, or a dead end (`stuck`). `image`: the machine image's name, where it is about one."""
+
+    at: str
+    until: str
+    stuck: bool
+    image: str
+
+
+class ForecastList(Answer):
+    """`versions calendar`."""
+
+    events: list[ForecastEntry]
+    unreachable: list[str] = []
+
+
+class CandidateEntry(Answer):
+    """A version that was looked at."""
+
+    version: str
+    classification: str
+    verdict: str
+
+
+class ExplainedDecision(DecisionEntry):
+    """A decision with what to do about it, and every version that was looked at."""
+
+    advice: str
+    candidates: list[CandidateEntry]
+
+
+class AutoUpdate(Answer):
+    """What the cluster lets be updated without a need."""
+
+    kubernetesVersion: bool  # noqa: N815
+    machineImageVersion: bool  # noqa: N815
+
+
+class Explanation(Answer):
+    """`versions why`: everything about one cluster."""
+
+    cluster: str
+    profile: str
+    autoUpdate: AutoUpdate  # noqa: N815
+    window: Opening
+    decisions: list[ExplainedDecision]
+    unreachable: list[str] = []

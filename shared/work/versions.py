@@ -1,0 +1,70 @@
+"""What is offered, decided and foretold about the versions of a fleet: the command line and the api answer from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList, UnknownFleetCluster
+from shared.domain.versions.forecast import event_entry, forecast
+from shared.domain.versions.plans import Planner, decision_entry, explained, offers_of
+from shared.domain.versions.profiles import Gardener, merged_profiles
+from shared.ledger.fleets import Fleets, fleets_of
+from shared.work.intake import NO_REVISION, Rejected
+from shared.world import World
+
+
+@dataclass(frozen=True)
+class FleetVersions:
+    """The versions of a fleet as it was seen. `unreachable`: why a part of it was not."""
+
+    fleet: Gardener
+    unreachable: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, fleets: Fleets) -> FleetVersions:
+        """Look at these fleets now."""
+        return cls(fleets.view(), fleets.unreachable)
+
+    def offers(self, now: datetime) -> OfferList:
+        """Every version that the profiles offer: what it counts as, when it expires, how many places run it."""
+        found = []
+        for name, profile in merged_profiles(self.fleet).items():
+            users = [each for each in self.fleet.clusters.values() if (f"{each.namespace}/" if each.own else "") + each.profile == name]
+            found += offers_of(name, profile, users, now)
+        return OfferList(versions=found, unreachable=list(self.unreachable))
+
+    def decisions(self, now: datetime) -> DecisionList:
+        """What is decided for every cluster now, whether its window is open or not."""
+        plans = Planner(self.fleet).plan(now)
+        found = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
+        return DecisionList(decisions=found, unreachable=list(self.unreachable))
+
+    def calendar(self, now: datetime, days: int | None) -> ForecastList:
+        """What will happen to every cluster, so many days ahead or to the day from which nothing changes."""
+        until = None if days is None else now + timedelta(days=days)
+        events = [event_entry(event) for event in forecast(Planner(self.fleet), now, until=until)]
+        return ForecastList(events=events, unreachable=list(self.unreachable))
+
+    def why(self, cluster: str, now: datetime) -> Explanation:
+        """Everything about one cluster: NAMESPACE/NAME, or NAME where there is one of it. Raises UnknownFleetCluster."""
+        known = self.fleet.clusters
+        matching = [name for name in known if cluster in (name, name.rpartition("/")[2])]
+        if len(matching) != 1:
+            named = f"there are several: {', '.join(matching)}" if matching else f"known are {', '.join(sorted(known)[:20]) or 'none'}"
+            raise UnknownFleetCluster(f"no one cluster {cluster!r}; {named}")
+        planner = Planner(self.fleet)
+        (plan,) = planner.plan(now, [known[matching[0]]])
+        timeline = planner.timeline(plan.cluster)
+        return explained(plan, timeline.at(now) if timeline else None).model_copy(update={"unreachable": list(self.unreachable)})
+
+
+def committed_versions(world: World, *, live: bool) -> FleetVersions:
+    """The fleet of the newest revision; with `live`, what its Cluster documents name is asked too. Raises Rejected where there is none."""
+    newest = world.revisions.newest()
+    if not newest:
+        raise Rejected(NO_REVISION)
+    revision = world.revisions.get(newest)
+    declared = revision.policies.clusters if live else {}
+    return FleetVersions.of(fleets_of(world.store, revision.gardener, declared, world.open_fleet))
