@@ -113,7 +113,7 @@ def test_a_refused_commit_says_the_same_and_makes_no_revision(hullmark: Hullmark
         (["relabel", "n1"], "no committed documents"),
         (["relabel", " , "], "no node"),
         (["actions", "show", "../x"], "no action ../x"),
-        (["plan", "-f", "clusters.yaml", "--cluster", "estwood"], "there are east, west"),
+        (["plan", "-f", "clusters.yaml", "--cluster", "estwood"], "there: east, west"),
         (["actions", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "no action 01ARZ3NDEKTSV4RRFFQ69G5FAV"),
         (["documents", "commit"], "nothing is staged"),
         (["documents", "show", "3"], "no revision 3"),
@@ -130,7 +130,10 @@ def test_a_mistake_on_the_command_line_is_told_in_a_line(
     nodes(n1={})
     Path("filter.yaml").write_text("filter_set_type: union\nfilter_set:\n- filter_type: union\n  node_names: n1\n")
     site(
-        *({"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}} for name in ("east", "west")),
+        *(
+            {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"access": {"inCluster": {}}}}
+            for name in ("east", "west")
+        ),
         name="clusters.yaml",
     )
     ran = hullmark(*arguments)

@@ -33,7 +33,7 @@ class Step(Answer):
     from_: str | None = Field(alias="from")
     to: str | None
     kind: Literal["auto", "force"] | None
-    trigger: str
+    trigger: str | None
     code: str
     reason: str
     description: str
