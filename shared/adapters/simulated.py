@@ -5,8 +5,17 @@ The embedded default, and the second implementation behind every test of the por
 
     clusters/NAME/seed.json                     the nodes at the beginning, written once
     clusters/NAME/nodes/NODE/0000000002.json    one object per version of a node that changed since; the greatest counts
+    clusters/NAME/sealed/NODE/0000000000        a group of GROUP versions that is history: whoever sealed it removes them
 
-Creating the next version is the compare-and-swap; older versions are removed afterwards. A deleted node leaves a last version that says so.
+Creating the next version is the compare-and-swap, and it only is one while no version of its group was ever removed. A folder that is
+listed while others write shows for certain only what is there from the beginning of the listing to its end. Therefore:
+
+- nothing is removed from a group before its seal is there; a group is sealed when the next one has a version; seals stay;
+- a writer looks for its group's seal after it created a version: without one, nobody can have made that version before;
+- a reader lists the versions first and the seals second: nothing was removed from groups that are not sealed by then, so that it has seen
+  all their versions that were there when it began. Versions of sealed groups do not count, whoever left them there.
+
+A deleted node leaves a version that says so.
 """
 
 from __future__ import annotations
@@ -28,6 +37,8 @@ R = TypeVar("R")
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """What the API server calls the owner of everything on an object without managedFields, once somebody applies to it."""
+GROUP = 8
+"""Versions that are sealed and removed together. A node has at most twice as many objects, and a seal for each group that it outgrew."""
 _DIGITS = 10
 
 
@@ -93,10 +104,7 @@ class Simulated:
 
     def nodes(self) -> list[Node]:
         self.before("nodes", "")
-        newest: dict[str, int] = {}
-        for key in self._store.keys(f"{self._folder}nodes/"):
-            *_, folder, file = key.split("/")
-            newest[folder] = int(file.removesuffix(".json"))
+        newest = self._listed()
         found = []
         for name in sorted(self._seed().nodes.keys() | newest.keys()):
             version, state = self._at(name, newest[name]) if name in newest else (1, self._seed().nodes[name])
@@ -143,7 +151,9 @@ class Simulated:
             raise Refused("AlreadyExists", f'nodes "{name}" already exists')
         new = _update(_State(str(uuid.uuid4()), {}), manager, dict(labels or {}))
         if not self._write(name, version, new):
-            raise Refused("AlreadyExists", f'nodes "{name}" already exists')
+            _, there = self._newest(name)
+            if there is None or there.uid != new.uid:
+                raise Refused("AlreadyExists", f'nodes "{name}" already exists')
         return new.uid
 
     def delete(self, name: str) -> None:
@@ -180,45 +190,75 @@ class Simulated:
         raise Unavailable(f"node {name!r} in {self._folder}: others wrote it a hundred times in a row")
 
     def _write(self, name: str, version: int, state: _State) -> bool:
-        """Write `version` + 1. False where another writer was first: it has made that version, or one beyond it and removed that one."""
-        mine = self._key(name, version + 1)
-        if not self._store.create(mine, msgspec.json.encode(state)):
+        """Write `version` + 1. False where another writer was first, or may have been, because the group was sealed in the meantime:
+        then others either built on this version, or it counts for nobody. To decide again on the newest one is right in both cases.
+        """
+        mine = version + 1
+        if not self._store.create(self._key(name, mine), msgspec.json.encode(state)):
             return False
-        there = self._store.keys(f"{self._folder}nodes/{name}/")
-        if there and there[-1] > mine:
-            self._store.delete(mine)
+        group = mine // GROUP
+        if self._store.get(self._seal(name, group)) is not None:
+            self._store.delete(self._key(name, mine))
             return False
         with self._lock:
-            self._known[name] = version + 1, state
-        for key in there:
-            if key < mine:
-                self._store.delete(key)
+            self._known[name] = mine, state
+        if mine % GROUP == 0 and version:
+            self._forget(name, group)
         return True
 
+    def _forget(self, name: str, before: int) -> None:
+        """Seal the groups below `before`, which has a version, and remove what they hold. A seal that a writer who broke off left out comes
+        first: below a sealed group all are.
+        """
+        sealed = _greatest(self._store.keys(f"{self._folder}sealed/{name}/")).get(name, -1)
+        for group in range(sealed + 1, before):
+            self._store.create(self._seal(name, group), b"")
+        for key in self._store.keys(f"{self._folder}nodes/{name}/"):
+            if _number(key) // GROUP < before:
+                self._store.delete(key)
+
+    def _listed(self, name: str = "") -> dict[str, int]:
+        """The newest version of each node that changed, or of this one."""
+        folder = f"{name}/" if name else ""
+        versions = _greatest(self._store.keys(f"{self._folder}nodes/{folder}"))
+        sealed = _greatest(self._store.keys(f"{self._folder}sealed/{folder}"))
+        for node, group in sealed.items():
+            if versions.get(node, 0) // GROUP <= group:
+                versions[node] = self._listed_anew(node)
+        return versions
+
+    def _listed_anew(self, name: str) -> int:
+        """The newest version of a node whose group was sealed while it was being listed."""
+        for _ in range(100):
+            version = max(_greatest(self._store.keys(f"{self._folder}nodes/{name}/")).values(), default=0)
+            if version and self._store.get(self._seal(name, version // GROUP)) is None:
+                return version
+        raise Unavailable(f"node {name!r} in {self._folder}: others wrote it faster than it can be listed, or its versions were removed")
+
     def _newest(self, name: str) -> tuple[int, _State | None]:
-        keys = self._store.keys(f"{self._folder}nodes/{name}/")
-        if keys:
-            return self._at(name, int(keys[-1].removesuffix(".json").rpartition("/")[2]))
+        newest = self._listed(name).get(name)
+        if newest is not None:
+            return self._at(name, newest)
         seeded = self._seed().nodes.get(name)
         return (1, seeded) if seeded else (0, None)
 
     def _at(self, name: str, version: int) -> tuple[int, _State]:
-        """That version, or the newest where a writer has replaced it since it was listed."""
+        """That version, or the newest where it is history since it was listed."""
         known = self._known.get(name)
         if known and known[0] == version:
             return known
         body = self._store.get(self._key(name, version))
-        if body is None:
-            newer, state = self._newest(name)
-            if state is None:
-                raise Unavailable(f"{self._key(name, version)} vanished: was the store cleared while in use?")
-            return newer, state
+        if body is None or self._store.get(self._seal(name, version // GROUP)) is not None:
+            return self._at(name, self._listed_anew(name))
         with self._lock:
             self._known[name] = version, _states.decode(body)
             return self._known[name]
 
     def _key(self, name: str, version: int) -> str:
         return f"{self._folder}nodes/{name}/{version:0{_DIGITS}}.json"
+
+    def _seal(self, name: str, group: int) -> str:
+        return f"{self._folder}sealed/{name}/{group:0{_DIGITS}}"
 
     def _seed(self) -> _Seed:
         """The nodes at the beginning: what the first process found in the file, whoever asks."""
@@ -233,6 +273,19 @@ class Simulated:
                         body = self._store.get(key) or body
                 self._seeded = _seeds.decode(body)
             return self._seeded
+
+
+def _number(key: str) -> int:
+    return int(key.rpartition("/")[2].removesuffix(".json"))
+
+
+def _greatest(keys: Iterable[str]) -> dict[str, int]:
+    """The greatest number in each folder."""
+    found: dict[str, int] = {}
+    for key in keys:
+        folder = key.rsplit("/", 2)[-2]
+        found[folder] = max(found.get(folder, 0), _number(key))
+    return found
 
 
 def _check(labels: Mapping[str, str]) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.adapters.kubernetes import Kubernetes
-from shared.adapters.simulated import Simulated
+from shared.adapters.simulated import GROUP, Simulated
 from shared.adapters.store import open_store
 from shared.domain.nodes import Node
-from shared.ports import Cluster, Conflict, NodeGone, Refused, Stale
+from shared.ports import Cluster, Conflict, NodeGone, ObjectStore, Refused, Stale, StoreError, Unavailable
 
 
 class Others(Protocol):
@@ -423,7 +424,134 @@ def test_a_writer_that_read_long_ago_does_not_slip_its_version_under_newer_ones(
     node = fast.node("n1")
     assert node is not None
     assert node.labels == {"fast": "4", "slow": "1"}
-    assert len(store.keys("clusters/default/nodes/n1/")) == 1
+    assert len(store.keys("clusters/default/nodes/n1/")) <= 2 * GROUP
+
+
+class Busy:
+    """A store whose listings show the least that a folder's may show while others write: what is there from beginning to end.
+    `meanwhile` is what the others do during a listing.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def keys(self, prefix: str, after: str = "") -> list[str]:
+        before = self._store.keys(prefix, after)
+        self.meanwhile()
+        there = set(self._store.keys(prefix, after))
+        return [key for key in before if key in there]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def a_busy_node(writes: int) -> tuple[Simulated, Simulated]:
+    """A seeded node that others change so many times during each of three listings: whoever lists it, and the others."""
+    store = open_store("memory:")
+    others = Simulated(store, seed=lambda: [Node("n1", "u1", {"zone": "a"})])
+    others.set_labels("n1", {"count": "0"})
+    busy, listings, counts = Busy(store), iter(range(3)), itertools.count(1)
+
+    def meanwhile() -> None:
+        if next(listings, None) is not None:
+            for _ in range(writes):
+                others.set_labels("n1", {"count": str(next(counts))})
+
+    busy.meanwhile = meanwhile
+    return Simulated(cast("ObjectStore", busy)), others
+
+
+WRITES = pytest.mark.parametrize("writes", [1, GROUP - 1, GROUP, 2 * GROUP + 1, 5 * GROUP])
+
+
+@WRITES
+def test_a_node_that_is_replaced_while_it_is_listed_is_never_older_than_when_the_listing_began(writes: int) -> None:
+    reader, others = a_busy_node(writes)
+    assert ["count" in node.labels for node in reader.nodes()] == [True]
+    for _ in range(3):
+        known, seen = others.node("n1"), reader.node("n1")
+        assert known is not None
+        assert seen is not None
+        assert int(seen.labels["count"]) >= int(known.labels["count"])
+
+
+@WRITES
+def test_a_writer_loses_nothing_of_what_others_write_during_its_listings(writes: int) -> None:
+    writer, others = a_busy_node(writes)
+    writer.set_labels("n1", {"mine": "1"})
+    node = others.node("n1")
+    assert node is not None
+    count = int(node.labels["count"])
+    assert (node.labels, count >= writes, count % writes) == ({"zone": "a", "count": str(count), "mine": "1"}, True, 0)
+
+
+@pytest.mark.parametrize("behind", [1, GROUP, 3 * GROUP])
+@pytest.mark.parametrize("breaks_off", [False, True])
+def test_a_version_that_was_removed_is_not_made_again(behind: int, breaks_off: bool) -> None:
+    """The slow writer creates its version when others have left it behind and removed it; breaking off there, it leaves it in the store."""
+    store = open_store("memory:")
+    fast, slow = Simulated(store), Simulated(store)
+    fast.create("n1")
+    version, state = slow._newest("n1")
+    assert state is not None
+    for turn in range(behind):
+        fast.set_labels("n1", {"fast": str(turn)})
+    if breaks_off:
+        store.create(slow._key("n1", version + 1), store.get(slow._key("n1", version)) or b'{"uid": "u", "labels": {"slow": "1"}}')
+    else:
+        assert not slow._write("n1", version, state)
+    for reader in (Simulated(store), fast, slow):
+        node = reader.node("n1")
+        assert node is not None
+        assert (node.labels, [each.labels for each in reader.nodes()]) == ({"fast": str(behind - 1)}, [{"fast": str(behind - 1)}])
+    slow.set_labels("n1", {"slow": "1"})
+    assert [node.labels for node in fast.nodes()] == [{"fast": str(behind - 1), "slow": "1"}]
+
+
+@pytest.mark.parametrize("broken_at", range(1, 40))
+def test_a_writer_that_breaks_off_anywhere_leaves_the_node_whole(broken_at: int) -> None:
+    class Breaks:
+        """Passes so many writes on to the store, then fails."""
+
+        def __init__(self, store: ObjectStore) -> None:
+            self._store, self._left = store, broken_at
+
+        def _next(self, name: str, *args: Any) -> Any:
+            self._left -= 1
+            if self._left < 0:
+                raise StoreError("power cut")
+            return getattr(self._store, name)(*args)
+
+        def __getattr__(self, name: str) -> Any:
+            return (lambda *args: self._next(name, *args)) if name in ("create", "delete") else getattr(self._store, name)
+
+    store = open_store("memory:")
+    Simulated(store, seed=lambda: [Node("n1", "u1", {"zone": "a"})]).nodes()
+    broken, written = Simulated(cast("ObjectStore", Breaks(store))), 0
+    with suppress(StoreError):
+        while True:
+            broken.set_labels("n1", {"count": str(written)})
+            written += 1
+    node = Simulated(store).node("n1")
+    assert node is not None
+    assert node.labels.get("count", "-1") in (str(written), str(written - 1))
+    healthy = Simulated(store)
+    for turn in range(2 * GROUP):
+        healthy.set_labels("n1", {"after": str(turn)})
+    assert [each.labels["after"] for each in Simulated(store).nodes()] == [str(2 * GROUP - 1)]
+    assert len(store.keys("clusters/default/nodes/n1/")) <= 2 * GROUP
+
+
+def test_a_store_whose_versions_were_removed_says_so() -> None:
+    store = open_store("memory:")
+    cluster = Simulated(store, seed=lambda: [Node("n1", "u1", {"zone": "a"})])
+    for turn in range(2 * GROUP):
+        cluster.set_labels("n1", {"turn": str(turn)})
+    for key in store.keys("clusters/default/nodes/"):
+        store.delete(key)
+    with pytest.raises(Unavailable, match="removed"):
+        Simulated(store).node("n1")
 
 
 def test_a_simulated_cluster_is_seeded_once_and_outlives_its_process() -> None:
