@@ -53,14 +53,16 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
         if unreachable and not last:
             raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
         # What was committed since may have been applied by others before our writes came and undid it: look once more.
-        if not task.revision or task.revision == world.revisions.newest():
+        if task.revision == world.revisions.newest():
             return _publish(task, task.revision, outcomes, world)
 
 
 def newest_truth(task: NodeApply, world: World) -> NodeApply:
-    """The part as the newest revision declares it: an old message never brings an old declaration back."""
+    """The part as the newest revision declares it: an old message never brings an old declaration back. One of revision 0, from an event
+    before the first commit, is no exception: it declares nothing, and would take away what was declared since.
+    """
     newest = world.revisions.newest()
-    if task.revision == newest or not task.revision:
+    if task.revision == newest:
         return task
     from shared.work.planning import renew  # a rare path: the policies' models need not be imported for the others
 

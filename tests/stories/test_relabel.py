@@ -383,6 +383,45 @@ def test_a_dry_run_says_what_would_change_and_writes_nothing(fleet: Fleet) -> No
     assert (told.outcome, told.reason) == ("changed", "DryRun")
 
 
+@pytest.mark.parametrize("wanted", [{}, {"rack": "r7"}])
+def test_a_dry_run_of_the_whole_site_tags_no_revision(fleet: Fleet, wanted: dict[str, str]) -> None:
+    number = fleet.commits(a_policy("p", {}, wanted), adopted=False)
+    fleet.has_nodes(n1={})
+
+    assert fleet.ended(fleet.relabels(dry_run=True)).result == "success"
+    assert fleet.world.revisions.tags(number) == ["committed"]
+    assert fleet.ended(fleet.relabels()).result == "success"
+    assert fleet.world.revisions.tags(number) == ["committed", "site-action-success"]
+
+
+def test_a_write_from_before_the_first_commit_undoes_nothing_that_was_committed_since(fleet: Fleet) -> None:
+    fleet.has_nodes(n1={})
+    late = NodeApply(revision=0, nodes=[NodeTask(name="n1", uid=fleet.node("n1").uid, labels={})])
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.relabels()
+
+    fleet.cloud.publish(NodeApply.TOPIC, [late.outgoing()])
+    fleet.cloud.drain()
+
+    assert fleet.labels("n1") == {"rack": "r7"}
+    assert fleet.node("n1").applied == {OWNER: frozenset({"rack"})}
+
+
+def test_the_first_commit_counts_while_a_write_from_before_it_is_under_way(fleet: Fleet) -> None:
+    fleet.has_nodes(n1={})
+    early = NodeApply(revision=0, nodes=[NodeTask(name="n1", uid=fleet.node("n1").uid, labels={})])
+
+    def commits_meanwhile(call: str, _node: str) -> None:
+        if call == "apply_labels" and not fleet.world.revisions.newest():
+            fleet.declares({"n1": {"rack": "r7"}})
+
+    fleet.cluster.before = commits_meanwhile
+    fleet.cloud.publish(NodeApply.TOPIC, [early.outgoing()])
+    fleet.cloud.drain()
+
+    assert fleet.labels("n1") == {"rack": "r7"}
+
+
 def test_a_filter_selects_by_labels_that_nodes_are_to_carry(fleet: Fleet) -> None:
     fleet.declares({"n1": {"tier": "gold"}, "n2": {"tier": "tin"}})
     fleet.has_nodes(n1={}, n2={})
