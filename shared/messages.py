@@ -15,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from shared.domain.actions import MAX_PARTS, ActionRequest, action_id
+from shared.domain.actions import MAX_PARTS, ActionRequest, Ask, action_id
 from shared.domain.labels.events import NodeChange
-from shared.domain.labels.selection import NodeFilter, names_listed
+from shared.domain.labels.selection import names_listed
 from shared.domain.names import UPDATE_LABELS, WHOLE_SITE, RelabelName
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
@@ -133,19 +133,15 @@ class Message(BaseModel):
         return Outgoing(self.model_dump_json(exclude_none=True).encode(), {k: v for k, v in known.items() if v})
 
 
-class RelabelRequest(Message):
+class RelabelRequest(Ask, Message):
     """Make these nodes true. `target_nodes` or `node_filter` says which; `update_site` and `drift_sweep` mean all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "relabel-requests"
     action: ActionId | None = None
     name: RelabelName = UPDATE_LABELS
-    cluster: str | None = None
-    target_nodes: list[str] | None = None
-    node_filter: NodeFilter | None = None
     requested_by: str = UNKNOWN
     """Who asks, by the publisher's word; `as_claimed` says so."""
-    dry_run: bool = False
     retry_of: ActionId | None = None
 
     @field_validator("target_nodes", mode="before")
@@ -178,10 +174,7 @@ class RelabelRequest(Message):
     @classmethod
     def again(cls, request: ActionRequest) -> Self:
         """The message that makes an accepted action go on."""
-        return cls.model_validate(
-            request.model_dump(include={"name", "cluster", "target_nodes", "node_filter", "requested_by", "dry_run", "retry_of"})
-            | {"action": request.id}
-        )
+        return cls(action=request.id, **request.asked())
 
     def identity(self) -> str:
         return self.action or ""

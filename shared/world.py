@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from shared.ledger.actions import Actions
+from shared.ledger.releases import NewestCommitted, Releases
 from shared.ledger.revisions import Revision, Revisions
 from shared.ports import Bus, Cluster, ObjectStore, Refused
 
@@ -118,6 +119,11 @@ class World:
     def knows(self, name: str, revision: Revision | None) -> bool:
         """Whether a document or a setting declares a cluster of this name."""
         return (revision is not None and name in revision.clusters) or (name == "default" and bool(self.settings.cluster))
+
+    @functools.cached_property
+    def releases(self) -> Releases:
+        """Which revision holds for which node."""
+        return NewestCommitted(self.revisions)
 
     def cluster(self, name: str, revision: Declaring | None) -> Cluster:
         """The cluster that a message names: a Cluster document of the revision, or `default` from the settings.

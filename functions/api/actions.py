@@ -221,7 +221,7 @@ def _retry(found: Standing, world: World) -> ActionRequest:
     if ended and asked.name in OVER_HTTP and ended.unsuccessful:
         return start(UPDATE_LABELS, {"target_nodes": ended.unsuccessful, **common}, world, retry_of=asked.id)
     if ended and asked.name in OVER_HTTP and ended.result != "success" and not ended.counts:
-        meant = {"target_nodes": asked.target_nodes, "node_filter": asked.node_filter, **common}
-        return start(asked.name, {key: value for key, value in meant.items() if value is not None}, world, retry_of=asked.id)
+        meant = asked.model_dump(include={"target_nodes", "node_filter"}, exclude_none=True)
+        return start(asked.name, meant | common, world, retry_of=asked.id)
     why = f"it is {found.lifecycle}" if not ended else "it is not about nodes" if asked.name not in OVER_HTTP else "no node of it failed"
     raise ApiError(409, "Invalid state", f"action {asked.id} can't be retried: {why}")

@@ -44,8 +44,7 @@ def speaks_of_all(found: Standing) -> bool:
 
 def look(world: World) -> Fleet:
     """Gather it: a listing, and two reads for every action not seen before."""
-    number = world.revisions.newest()
-    revision = world.revisions.get(number) if number else None
+    revision = world.releases.look().committed
     recent: list[Standing] = []
     known, told = {*(revision.clusters if revision else {})}, set[str]()
     newest_first = world.actions.ids(limit=LOOKED_AT)[::-1]

@@ -40,8 +40,7 @@ def metrics() -> Response:
 
 def _versions(world: World) -> list[Family]:
     """What runs, and how long it may: by the documents, without asking any live fleet."""
-    newest = world.revisions.newest()
-    revision = world.revisions.get(newest) if newest else None
+    revision = world.releases.look().committed
     if revision is None or not revision.gardener:
         return []
     from shared.domain.versions.notices import gauges

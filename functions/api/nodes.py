@@ -90,10 +90,10 @@ class _At:
     """Where a request is about: the newest revision, the cluster, the node as it is. Raises ApiError 404."""
 
     def __init__(self, name: str, cluster: str | None, world: World) -> None:
-        number = world.revisions.newest()
-        self.revision: Revision | None = world.revisions.get(number) if number else None
-        self.cluster_name = cluster or world.default_cluster(self.revision)
-        self.cluster: Cluster = world.cluster(self.cluster_name, self.revision)
+        in_force = world.releases.look()
+        self.cluster_name = cluster or world.default_cluster(in_force.committed)
+        self.cluster: Cluster = world.cluster(self.cluster_name, in_force.committed)
+        self.revision: Revision | None = in_force.revision_for(self.cluster_name, name)
         self.name = name
         self.node = self.read()
 

@@ -108,4 +108,4 @@ def asked(found: Standing) -> str:
     names = found.request.target_nodes
     if names:
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return "nodes of a filter" if found.request.node_filter and found.request.node_filter.get("filter_set") else "every node"
+    return "nodes of a filter" if found.request.node_filter and found.request.node_filter.filter_set else "every node"

@@ -137,8 +137,7 @@ def outcome_so_far(found: Standing, world: World) -> ActionOutcome | None:
 
 def parameters_of(asked: ActionRequest) -> dict[str, Any]:
     """What was asked, as it came in; of a message, what it said."""
-    said = {"target_nodes": asked.target_nodes, "node_filter": asked.node_filter, "dry_run": asked.dry_run or None}
-    return asked.parameters or {key: value for key, value in said.items() if value is not None}
+    return asked.parameters or asked.model_dump(include={"target_nodes", "node_filter", "dry_run"}, exclude_defaults=True)
 
 
 def needing_a_person(outcomes: Iterable[Outcome]) -> list[Outcome]:

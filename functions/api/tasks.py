@@ -16,11 +16,11 @@ from functions.api.drydock import Task, subtask_of, task_of
 from functions.api.standing import Standing, outcome_so_far, recalled, standing
 from shared import wiring
 from shared.domain.actions import ActionOutcome
+from shared.domain.labels.planning import Rules, subject
 from shared.domain.labels.selection import NodeFilter, select
 from shared.domain.names import COMMITTED, NAMED_NODES
 from shared.domain.outcomes import Outcome
 from shared.ledger.revisions import Revision, Revisions
-from shared.work.planning import candidate
 
 routes = APIBlueprint("tasks", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="tasks", description="Drydock's tasks and node filter")])
 
@@ -161,5 +161,5 @@ def filter_nodes(body: FilterNodes) -> Response:
     world = wiring.world()
     revision = revision_of(body.design_ref, world.revisions)
     cluster = world.default_cluster(revision)
-    candidates = [candidate(node.name, node, None, revision.policies, cluster) for node in revision.nodes()]
-    return send(select(body.node_filter, candidates))
+    rules = Rules(revision.policies, cluster, ())
+    return send(select(body.node_filter, (subject(node.name, node, None, rules) for node in revision.nodes())))

@@ -13,8 +13,9 @@ from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
 from shared.domain.outcomes import Changes, NodeTask, Outcome, held
+from shared.ledger.revisions import Revision
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
-from shared.ports import ALIAS_OWNER, OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
+from shared.ports import ALIAS_OWNER, OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, StoreError, Unavailable
 from shared.work.control import parked
 from shared.world import World
 
@@ -46,27 +47,33 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
     if parked(task, world):
         return "parked"
     while True:
-        task = newest_truth(task, world)
+        task = as_released(task, world)
         cluster = world.cluster(task.cluster, world.revisions.get(task.revision) if task.revision else None)
         outcomes = cluster.spread(functools.partial(make_true, cluster=cluster), task.nodes)
         unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
         if unreachable and not last:
             raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
-        # What was committed since may have been applied by others before our writes came and undid it: look once more.
-        if task.revision == world.revisions.newest():
+        # What was released since may have been applied by others before our writes came and undid it: look once more.
+        if task.revision == _number(world.releases.look().holding(task.cluster)):
             return _publish(task, task.revision, outcomes, world)
 
 
-def newest_truth(task: NodeApply, world: World) -> NodeApply:
-    """The part as the newest revision declares it: an old message never brings an old declaration back. One of revision 0, from an event
-    before the first commit, is no exception: it declares nothing, and would take away what was declared since.
+def as_released(task: NodeApply, world: World) -> NodeApply:
+    """The part as the revision that holds now declares it: an old message never brings an old declaration back. One of revision 0, from
+    an event before the first commit, is no exception: it declares nothing, and would take away what was declared since.
     """
-    newest = world.revisions.newest()
-    if task.revision == newest:
+    holding = world.releases.look().holding(task.cluster)
+    if task.revision == _number(holding):
         return task
+    if holding is None:
+        raise StoreError(f"the part was made from revision {task.revision}, and the store has none")
     from shared.work.planning import renew  # a rare path: the policies' models need not be imported for the others
 
-    return task.model_copy(update={"revision": newest, "nodes": renew(task, world.revisions.get(newest), world)})
+    return task.model_copy(update={"revision": holding.number, "nodes": renew(task, holding, world)})
+
+
+def _number(revision: Revision | None) -> int:
+    return revision.number if revision else 0
 
 
 def make_true(task: NodeTask, cluster: Cluster) -> Outcome:

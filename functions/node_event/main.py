@@ -13,9 +13,9 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.labels.aliases import in_force
+from shared.domain.labels.aliases import in_force as pairs_in_force
 from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, read_event
-from shared.domain.labels.planning import Settled, Write, plan_node
+from shared.domain.labels.planning import Rules, Settled, Write, plan_node, subject
 from shared.domain.labels.policies import UNKNOWN_MANAGER, Policies
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
@@ -55,25 +55,25 @@ def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored:
     """Compare the node with what is declared for it, and ask for a write where they differ; a word on what was done."""
     if change.kind == "deleted":
         return "deleted"
-    newest = world.revisions.newest()
-    revision = world.revisions.get(newest) if newest else None
-    policies = revision.policies if revision else Policies()
-    name = cluster_of(change, world, revision)
+    in_force = world.releases.look()
+    name = cluster_of(change, world, in_force.committed)
     if isinstance(name, Ignored):
         return name
-    cluster = world.cluster(name, revision)
+    cluster = world.cluster(name, in_force.committed)
     node = change.node() or cluster.node(change.name)
     if node is None:
         return "gone"
-    pairs = in_force(policies.alias_pairs, world.server_version(name, cluster))
-    design = revision.node(node.name) if revision else None
-    match plan_node(node.name, design, node, policies, name, pairs):
+    revision = in_force.revision_for(name, node.name)
+    policies = revision.policies if revision else Policies()
+    design, number = (revision.node(node.name), revision.number) if revision else (None, 0)
+    rules = Rules(policies, name, pairs_in_force(policies.alias_pairs, world.server_version(name, cluster)))
+    match plan_node(subject(node.name, design, node, rules), rules):
         case Settled(outcome=outcome):
             if outcome.outcome == "failed":
-                tell(world, f"{name}/{node.name}/{newest}", name, node, outcome.message, now)
+                tell(world, f"{name}/{node.name}/{number}", name, node, outcome.message, now)
             return outcome.outcome
         case Write() as write:
-            return repair(write, node, name, newest, change, world, now)
+            return repair(write, node, name, number, change, world, now)
 
 
 def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> str | Ignored:

@@ -72,8 +72,8 @@ def fan_out(request: RelabelRequest, action: str, world: World) -> str:
     """A sweep that names no cluster means every one: where the documents declare several, one request for each. Empty for all others."""
     if request.name != DRIFT_SWEEP or request.cluster or world.settings.cluster:
         return ""
-    newest = world.revisions.newest()
-    declared = sorted(world.revisions.get(newest).clusters) if newest else []
+    committed = world.releases.look().committed
+    declared = sorted(committed.clusters) if committed else []
     if len(declared) < 2:
         return ""
     began = ULID.from_str(action).datetime

@@ -52,8 +52,8 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
         return "done before"
     if not world.actions.stopped(task.action) and parked(task, world):
         return "parked"
-    newest = world.revisions.newest()
-    found = world.fleets(world.revisions.get(newest) if newest else None).find(task.cluster)
+    revision = world.releases.look().committed
+    found = world.fleets(revision).find(task.cluster)
     if world.actions.stopped(task.action):
         outcomes = [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps]
     elif found is None:
@@ -67,7 +67,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     waiting = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
-    result = PartResult(action=task.action, part=task.part, revision=newest, outcomes=outcomes)
+    result = PartResult(action=task.action, part=task.part, revision=revision.number if revision else 0, outcomes=outcomes)
     world.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
     world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)

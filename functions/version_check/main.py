@@ -48,8 +48,7 @@ def version_check(event: CloudEvent) -> None:
 
 def handle(check: VersionCheck, world: World, now: datetime) -> str:
     """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it."""
-    newest = world.revisions.newest()
-    revision = world.revisions.get(newest) if newest else None
+    revision = world.releases.look().committed
     fleets = world.fleets(revision)
     planner = Planner(fleets.view())
     told = {key.removeprefix(SENT) for key in world.store.keys(SENT)}
@@ -62,7 +61,7 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
             timeline = planner.timeline(plan.cluster)
             found = due(plan, timeline.profile if timeline else None, now)
             fresh += [each for each in found if mark(each) not in told]
-        update, outcome = issue(check, plan, world, newest, now)
+        update, outcome = issue(check, plan, world, revision.number if revision else 0, now)
         tally[outcome] += 1
         if update is not None:
             updates.append(update)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from ulid import ULID
 
+from shared.domain.labels.selection import Selection
 from shared.domain.outcomes import Outcome
 
 MAX_PARTS = 256
@@ -36,20 +37,29 @@ class Record(BaseModel):
         return self.model_dump_json(exclude_none=True).encode()
 
 
-class ActionRequest(Record):
-    """`request.json`: what was asked, by whom, of which revision; when it must have ended."""
+class Ask(Selection):
+    """What somebody asks of a cluster: one shape in the message that asks, in the record that keeps it, and in the plan made of it."""
 
-    id: str
     name: str
-    cluster: str
-    revision: int
+    cluster: str | None = None
     requested_by: str
-    requested_at: datetime
-    deadline: datetime
-    target_nodes: list[str] | None = None
-    node_filter: dict[str, Any] | None = None
     dry_run: bool = False
     retry_of: str | None = None
+
+    def asked(self) -> dict[str, Any]:
+        """These fields as they are, for the next one that carries them: nothing is dumped or validated again."""
+        return {field: getattr(self, field) for field in Ask.model_fields}
+
+
+class ActionRequest(Ask, Record):
+    """`request.json`: what was asked, of which revision; when it must have ended."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+    id: str
+    cluster: str
+    revision: int
+    requested_at: datetime
+    deadline: datetime
     parameters: dict[str, Any] = {}
     """As they came in over HTTP; empty for what a message asked."""
     context_marker: str = ""

@@ -63,13 +63,12 @@ def accept(
     known = world.actions.find(action)
     if known:
         return known
-    number = world.revisions.newest()
-    if not number:
+    revision = world.releases.look().committed
+    if revision is None:
         raise Rejected(NO_REVISION)
     if not request.whole_site and not any(world.revisions.tagged(tag) for tag in SITE_TAGS):
         how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
         raise Rejected(Problem("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
-    revision = world.revisions.get(number)
     try:
         cluster = request.cluster or world.default_cluster(revision)
         access = world.cluster(cluster, revision)
@@ -80,17 +79,11 @@ def accept(
     refuse_unknown(request.target_nodes or (), revision, access, cluster)
     return world.actions.accept(
         ActionRequest(
+            **request.asked() | {"cluster": cluster},
             id=action,
-            name=request.name,
-            cluster=cluster,
-            revision=number,
-            requested_by=request.requested_by,
+            revision=revision.number,
             requested_at=now,
             deadline=deadline(now, world.settings.action_seconds),
-            target_nodes=request.target_nodes,
-            node_filter=request.node_filter.model_dump(exclude_none=True) if request.node_filter else None,
-            dry_run=request.dry_run,
-            retry_of=request.retry_of,
             parameters=dict(parameters or {}),
             context_marker=context_marker,
         )

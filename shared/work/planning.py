@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from shared.domain.actions import ActionRequest
 from shared.domain.documents.design import DesignNode
 from shared.domain.keys import is_subdomain
-from shared.domain.labels.aliases import AliasPair, in_force
-from shared.domain.labels.planning import Settled, Write, plan_node, task_of
-from shared.domain.labels.policies import Declared, Policies, declare
-from shared.domain.labels.selection import NodeFilter, select
+from shared.domain.labels.aliases import in_force
+from shared.domain.labels.planning import Rules, Settled, Subject, Write, plan_again, plan_node, subject
+from shared.domain.labels.policies import Policies
+from shared.domain.labels.selection import Selection, matcher
 from shared.domain.nodes import Node
 from shared.domain.outcomes import NodeTask, Outcome
 from shared.ledger.revisions import Revision
 from shared.messages import NodeApply
-from shared.ports import Cluster
+from shared.ports import StoreError
 from shared.world import World
 
 T = TypeVar("T")
@@ -91,34 +91,44 @@ class Planned:
         ]
 
 
-def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | None = None) -> Planned:
-    """Plan an accepted request against the newest revision (which is never older than the one it was accepted for).
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a plan goes by, gathered once: what is declared, what that makes of this cluster, and its nodes as they are."""
 
-    `only`: the nodes that an earlier delivery sent out in parts; each gets a task again, true by now or not.
+    declared: Declarations
+    rules: Rules
+    cluster: Observed
+    server_version: str
+
+    @classmethod
+    def of(cls, name: str, cluster: Observed, declared: Declarations, server_version: str | None = None) -> Ground:
+        """The ground in one cluster, whose version is asked for where none is given."""
+        version = server_version or cluster.server_version()
+        policies = declared.policies
+        return cls(declared, Rules(policies, name, in_force(policies.alias_pairs, version)), cluster, version)
+
+
+def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | None = None) -> Planned:
+    """Plan an accepted request by the revision that holds for its cluster (never older than the one it was accepted for).
+
+    `only`: the nodes that an earlier delivery sent out in parts; each gets a task again, in sync by now or not.
     """
-    revision = world.revisions.get(world.revisions.newest())
-    cluster = world.cluster(request.cluster, revision)
-    pairs = in_force(revision.policies.alias_pairs, cluster.server_version())
+    revision = world.releases.look().holding(request.cluster)
+    if revision is None:
+        raise StoreError(f"action {request.id} was accepted for revision {request.revision}, and the store has none")
+    ground = Ground.of(request.cluster, world.cluster(request.cluster, revision), revision)
     if only is not None:
-        return Planned(revision.number, tasks=tasks_for(only, revision, cluster, request.cluster, pairs))
-    node_filter = NodeFilter.model_validate(request.node_filter) if request.node_filter else None
+        return Planned(revision.number, tasks=tasks_for(only, ground))
     planned = Planned(revision.number)
-    for name, decided in decisions(request.target_nodes, node_filter, revision, cluster, request.cluster, pairs):
+    for name, decided in decisions(request, ground):
         planned.add(name, decided)
     return planned
 
 
-def decisions(
-    targets: Sequence[str] | None,
-    node_filter: NodeFilter | None,
-    declared: Declarations,
-    cluster: Observed,
-    cluster_name: str,
-    pairs: Sequence[AliasPair],
-) -> Iterator[tuple[str, Settled | Write]]:
-    """Decide every node that is meant, in order of names: these, those of a filter, or (neither given) all."""
-    for name, design, live in _gather(targets, declared, cluster, node_filter, cluster_name):
-        yield name, plan_node(name, design, live, declared.policies, cluster_name, pairs)
+def decisions(selection: Selection, ground: Ground) -> Iterator[tuple[str, Settled | Write]]:
+    """Decide every node that is meant, in order of names. Writes nothing: a plan is shown, or sent out, by whoever asks."""
+    for each in _meant(selection, ground):
+        yield each.name, plan_node(each, ground.rules)
 
 
 def unknown_nodes(names: Iterable[str], declared: Declarations, cluster: Observed) -> list[str]:
@@ -129,57 +139,28 @@ def unknown_nodes(names: Iterable[str], declared: Declarations, cluster: Observe
 
 
 def renew(task: NodeApply, revision: Revision, world: World) -> list[NodeTask]:
-    """The part's nodes as this revision declares them, true already or not."""
-    cluster = world.cluster(task.cluster, revision)
-    pairs = in_force(revision.policies.alias_pairs, cluster.server_version())
-    return tasks_for([node.name for node in task.nodes], revision, cluster, task.cluster, pairs)
+    """The part's nodes as this revision declares them, in sync already or not."""
+    ground = Ground.of(task.cluster, world.cluster(task.cluster, revision), revision)
+    return tasks_for([node.name for node in task.nodes], ground)
 
 
-def tasks_for(names: Sequence[str], revision: Revision, cluster: Cluster, cluster_name: str, pairs: Iterable[AliasPair]) -> list[NodeTask]:
-    """A task for each of these nodes, whether it is true already or not; one for a node that is not there tells `missing`."""
-    live = live_nodes(names, cluster)
-    pairs = tuple(pairs)
-    tasks = []
-    for name in names:
-        design, node = revision.node(name), live.get(name)
-        decided = plan_node(name, design, node, revision.policies, cluster_name, pairs)
-        if isinstance(decided, Write):
-            tasks.append(decided.task)
-            continue
-        declared = declare(name, design, node, revision.policies, cluster_name)
-        settled = decided.outcome if decided.outcome.outcome == "failed" else None
-        plain = (
-            task_of(name, node.uid if node else "", declared, revision.policies) if isinstance(declared, Declared) else NodeTask(name=name)
-        )
-        tasks.append(plain.model_copy(update={"settled": settled}))
-    return tasks
+def tasks_for(names: Sequence[str], ground: Ground) -> list[NodeTask]:
+    """A task for each of these nodes, whether it is in sync already or not."""
+    live = live_nodes(names, ground.cluster)
+    return [plan_again(subject(name, ground.declared.node(name), live.get(name), ground.rules), ground.rules) for name in names]
 
 
-def _gather(
-    targets: Sequence[str] | None, declared: Declarations, cluster: Observed, node_filter: NodeFilter | None, cluster_name: str
-) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
-    """Every node that is meant, in order of names: with its design, and as the cluster shows it."""
-    if targets is not None:
-        live = live_nodes(targets, cluster)
-        for name in sorted(targets):
-            yield name, declared.node(name), live.get(name)
+def _meant(selection: Selection, ground: Ground) -> Iterator[Subject]:
+    """Every node that is meant, in order of names: with its design, as the cluster shows it, and what it should carry."""
+    declared, rules = ground.declared, ground.rules
+    if selection.target_nodes is not None:
+        live = live_nodes(selection.target_nodes, ground.cluster)
+        for name in sorted(selection.target_nodes):
+            yield subject(name, declared.node(name), live.get(name), rules)
         return
-    live = {node.name: node for node in cluster.nodes()}
-    both = everything(declared.nodes(), live, declared.policies, cluster_name)
-    if node_filter is None:
-        yield from both
-        return
-    found = {name: (design, node) for name, design, node in both}
-    candidates = [candidate(name, design, node, declared.policies, cluster_name) for name, (design, node) in found.items()]
-    for name in select(node_filter, candidates):
-        yield name, *found[name]
-
-
-def candidate(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> DesignNode:
-    """A node as the filter sees it: with the labels that it is to carry."""
-    declared = declare(name, design, live, policies, cluster)
-    labels = declared.labels if isinstance(declared, Declared) else {}
-    return replace(design or DesignNode(name), labels=labels)
+    live = {node.name: node for node in ground.cluster.nodes()}
+    subjects = (subject(*each, rules) for each in everything(declared.nodes(), live, rules.policies, rules.cluster))
+    yield from filter(matcher(selection.node_filter), subjects)
 
 
 def everything(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from shared.domain.labels.aliases import in_force
 from shared.domain.labels.plans import LabelPlan, PlanRequest, label_plan
 from shared.ports import Refused
 from shared.work.intake import NO_REVISION, Problem, Rejected, refuse_unknown
-from shared.work.planning import Declarations, Observed, decisions
+from shared.work.planning import Declarations, Ground, Observed, decisions
 from shared.world import World
 
 
@@ -15,10 +14,10 @@ def plan_committed(asked: PlanRequest, world: World) -> LabelPlan:
 
     Raises Rejected (nothing committed, an unknown cluster or node) and what the cluster raises.
     """
-    number = world.revisions.newest()
-    if not number:
+    revision = world.releases.look().committed
+    if revision is None:
         raise Rejected(NO_REVISION)
-    return plan_documents(asked, world.revisions.get(number), world)
+    return plan_documents(asked, revision, world)
 
 
 def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> LabelPlan:
@@ -34,7 +33,5 @@ def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> 
 def plan_nodes(asked: PlanRequest, declared: Declarations, cluster: Observed, name: str) -> LabelPlan:
     """Plan these documents against these nodes. Raises Rejected for nodes that neither knows."""
     refuse_unknown(asked.target_nodes or (), declared, cluster, name)
-    version = asked.server_version or cluster.server_version()
-    pairs = in_force(declared.policies.alias_pairs, version)
-    decided = decisions(asked.target_nodes, asked.node_filter, declared, cluster, name, pairs)
-    return label_plan(decided, revision=declared.number, cluster=name, server_version=version)
+    ground = Ground.of(name, cluster, declared, asked.server_version)
+    return label_plan(decisions(asked, ground), revision=declared.number, cluster=name, server_version=ground.server_version)

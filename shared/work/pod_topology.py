@@ -128,8 +128,7 @@ def _own(cluster: Cluster, namespace: str, pod: str, reads: Reads, seconds: floa
 
 def declared_by(world: World) -> Declared:
     """The policies of the newest revision; none before the first one."""
-    newest = world.revisions.newest()
-    revision = world.revisions.get(newest) if newest else None
+    revision = world.releases.look().committed
     policies = tuple(map(PodLabelPolicySpec.model_validate, revision.policies.pod_policies)) if revision else ()
 
     def open_cluster(name: str) -> Cluster:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels import planning
 from shared.domain.labels.aliases import KEP_793, in_force
-from shared.domain.labels.planning import Settled, plan_node
+from shared.domain.labels.planning import Rules, Settled, plan_node, subject
 from shared.domain.labels.policies import Policies
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 
@@ -30,11 +30,11 @@ def nodes(draw: st.DrawFn) -> Node:
 @settings(max_examples=1500, deadline=None)
 def test_the_short_way_and_the_long_way_say_the_same(live: Node, declared: dict[str, str], version: str) -> None:
     design = DesignNode("n1", declared, dict.fromkeys(declared, "BaremetalNode/n1"))
-    pairs = in_force(KEP_793, version)
-    short = plan_node("n1", design, live, Policies(), "default", pairs)
+    rules = Rules(Policies(), "default", in_force(KEP_793, version))
+    short = plan_node(subject("n1", design, live, rules), rules)
     way, planning.true_already = planning.true_already, lambda *_: False
     try:
-        long = plan_node("n1", design, live, Policies(), "default", pairs)
+        long = plan_node(subject("n1", design, live, rules), rules)
     finally:
         planning.true_already = way
     assert short == long

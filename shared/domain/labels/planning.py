@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain.documents.design import DesignNode
-from shared.domain.labels.aliases import AliasPair, aliases_for, reconcile
-from shared.domain.labels.policies import Declared, Policies, PolicyConflict, declare, diff
+from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
+from shared.domain.labels.policies import Declared, Difference, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 
@@ -30,55 +30,119 @@ class Write:
     """Keys that hold another manager's value now, with that manager: drift, or a first taking over."""
 
 
-def plan_node(
-    name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str, pairs: Iterable[AliasPair]
-) -> Settled | Write:
-    """Decide one node. `live` is None for a node that the cluster does not have."""
-    declared = declare(name, design, live, policies, cluster)
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides beside the nodes themselves: a site's policies, for one cluster, with the alias pairs in force on it."""
+
+    policies: Policies
+    cluster: str
+    pairs: tuple[AliasPair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One node of a plan: its design, the node itself (None where the cluster has none), what it should carry. Filters can look at it."""
+
+    name: str
+    design: DesignNode | None
+    live: Node | None
+    declared: Declared | PolicyConflict
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The declared labels; none where policies contradict each other."""
+        return self.declared.labels if isinstance(self.declared, Declared) else {}
+
+    @property
+    def tags(self) -> Sequence[str]:
+        """Of the design."""
+        return self.design.tags if self.design else ()
+
+    @property
+    def rack(self) -> str:
+        """Of the design."""
+        return self.design.rack if self.design else ""
+
+    @property
+    def rack_labels(self) -> Mapping[str, str]:
+        """Of the design."""
+        return self.design.rack_labels if self.design else {}
+
+
+def subject(name: str, design: DesignNode | None, live: Node | None, rules: Rules) -> Subject:
+    """Gather what these rules declare for a node. The only place where a plan asks for it."""
+    return Subject(name, design, live, declare(name, design, live, rules.policies, rules.cluster))
+
+
+def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
+    """Decide one node: its declared labels and its aliases together."""
+    name, live, declared = subject.name, subject.live, subject.declared
     if isinstance(declared, PolicyConflict):
         return _settled(name, "failed", "PolicyConflict", declared.message)
     if live is None:
-        where = f"the documents name {name}, cluster {cluster} has no such node" if design else f"cluster {cluster} has no node {name}"
+        where = f"cluster {rules.cluster} has no node {name}"
+        if subject.design:
+            where = f"the documents name {name}, cluster {rules.cluster} has no such node"
         return _settled(name, "missing", "NodeNotFound", where)
-    pairs = tuple(pairs)
-    if true_already(declared, live, pairs):
+    if true_already(declared, live, rules.pairs):
         return _settled(name, "unchanged")
-    if followers := [
-        f"{pair.secondary} follows {pair.primary} on this cluster (an alias pair), {declared.sources.get(pair.secondary)} declares it too"
-        for pair in pairs
-        if pair.secondary in declared.labels
-    ]:
+    if followers := _declared_secondaries(declared, rules.pairs):
         return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead")
-    change = diff(declared, live, policies.keep_domains)
+    change = diff(declared, live, rules.policies.keep_domains)
     if change.refused:
         return _settled(name, "failed", "Conflict", f"{held(change.refused)}; its policy says onConflict: fail")
     aliases = aliases_for(
         live.labels,
         {key: value for key, value in declared.labels.items() if key not in change.skipped},
-        pairs,
+        rules.pairs,
         dropped=change.remove,
         held=live.applied.get(ALIAS_OWNER, frozenset()),
         owners=live.owners,
     )
-    if not change.write and not aliases.write:
-        if not change.skipped:
-            return _settled(name, "unchanged")
+    if change.write or aliases.write:
+        return _write(task_of(subject, rules), live, change, aliases)
+    if change.skipped:
         return _settled(name, "skipped", "Conflict", f"{held(change.skipped)}; left alone (onConflict: skip)")
+    return _settled(name, "unchanged")
+
+
+def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan) -> Write:
+    """What is to be written: the node's whole declared set, and of the aliases and labels those that differ."""
     removed = [key for key in change.remove if key not in aliases.hold]
     changes = Changes(set=dict(sorted({**change.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
     contested = {key: manager for key in changes.set if (manager := _other_holder(key, live))}
-    note = "; ".join(f"{key} was {live.labels[key]!r} by {manager}" for key, manager in sorted(contested.items()))
-    task = task_of(name, live.uid, declared, policies).model_copy(
+    task = whole.model_copy(
         update={
             "changes": changes,
             "aliases": dict(aliases.hold) if aliases.write else None,
             "aliases_only": not change.write,
-            "note": note,
+            "note": "; ".join(f"{key} was {live.labels[key]!r} by {manager}" for key, manager in sorted(contested.items())),
         }
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)
     return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested)
+
+
+def plan_again(subject: Subject, rules: Rules) -> NodeTask:
+    """A task for a node that was sent out before, in sync by now or not: another writer may be undoing it at this moment.
+
+    One that can't be planned has its outcome in the task; one that is not there is reported as missing by whoever applies it.
+    """
+    decided = plan_node(subject, rules)
+    if isinstance(decided, Write):
+        return decided.task
+    task = task_of(subject, rules)
+    return task.model_copy(update={"settled": decided.outcome}) if decided.outcome.outcome == "failed" else task
+
+
+def _declared_secondaries(declared: Declared, pairs: tuple[AliasPair, ...]) -> list[str]:
+    """Declared keys that are to follow others, in words."""
+    return [
+        f"{pair.secondary} follows {pair.primary} on this cluster (an alias pair), {declared.sources.get(pair.secondary)} declares it too"
+        for pair in pairs
+        if pair.secondary in declared.labels
+    ]
 
 
 def true_already(declared: Declared, live: Node, pairs: tuple[AliasPair, ...]) -> bool:
@@ -101,15 +165,18 @@ def _other_holder(key: str, live: Node) -> str:
     return ", ".join(manager for manager in live.owners.get(key, ()) if manager not in (OWNER, ALIAS_OWNER))
 
 
-def task_of(name: str, uid: str, declared: Declared, policies: Policies) -> NodeTask:
-    """The whole declared set of a node, as it travels."""
+def task_of(subject: Subject, rules: Rules) -> NodeTask:
+    """The whole declared set of a node, as it travels; nothing but its name where policies contradict each other."""
+    uid, declared = subject.live.uid if subject.live else "", subject.declared
+    if isinstance(declared, PolicyConflict):
+        return NodeTask(name=subject.name)
     return NodeTask(
-        name=name,
+        name=subject.name,
         uid=uid,
         labels=dict(declared.labels),
         prune=declared.prune,
         on_conflict=dict(declared.on_conflict),
-        keep=list(policies.keep_domains) if declared.prune == "all" else [],
+        keep=list(rules.policies.keep_domains) if declared.prune == "all" else [],
     )
 
 

@@ -8,18 +8,17 @@ from typing import Annotated, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from shared.domain.labels.planning import Settled, Write
-from shared.domain.labels.selection import NodeFilter, names_listed
+from shared.domain.labels.selection import Selection, names_listed
 from shared.domain.outcomes import OutcomeKind
 
 
-class PlanRequest(BaseModel):
+class PlanRequest(Selection):
     """Which nodes to plan: `target_nodes`, a `node_filter`, or `all` of the design and of the cluster; one of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"target_nodes": ["n1"]}, {"all": True}]})
     target_nodes: Annotated[list[str] | None, BeforeValidator(names_listed)] = Field(
         default=None, description="Names: a list, or one text with commas."
     )
-    node_filter: NodeFilter | None = None
     all: bool = False
     cluster: str | None = Field(default=None, max_length=253, description="Where there are several; else the default one.")
     server_version: str | None = Field(default=None, max_length=64, description="Plan aliases for this version instead of the cluster's.")

@@ -43,8 +43,16 @@ def names_listed(value: Any) -> Any:
     return value
 
 
+class Selection(BaseModel):
+    """Which nodes are meant: those named, or those that a filter selects; where neither is given, all of the design and of the cluster."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    target_nodes: list[str] | None = None
+    node_filter: NodeFilter | None = None
+
+
 class Candidate(Protocol):
-    """A node as a filter sees it; a DesignNode is one. `labels` are the effective declared ones, `rack_labels` the Rack document's."""
+    """A node as a filter sees it. `labels` are the effective declared ones, `rack_labels` the Rack document's."""
 
     @property
     def name(self) -> str: ...
@@ -63,19 +71,24 @@ _COMBINE: Mapping[str, Callable[[Iterable[bool]], bool]] = {"union": any, "inter
 
 
 def select(node_filter: NodeFilter | None, nodes: Iterable[Candidate]) -> list[str]:
-    """The names of the nodes that the filter means, sorted. None, or a filter without any criterion: all nodes.
+    """The names of the nodes that the filter selects, sorted."""
+    return sorted(node.name for node in filter(matcher(node_filter), nodes))
+
+
+def matcher(node_filter: NodeFilter | None) -> Test:
+    """The filter as a test of one node. None, or a filter without any criterion: all nodes.
 
     An entry without criteria restricts nothing: it means every node.
     """
     entries = [] if node_filter is None else [list(_criteria(entry)) for entry in node_filter.filter_set or ()]
     if node_filter is None or not any(entries):
-        return sorted(node.name for node in nodes)
+        return lambda _: True
     over_entries = _COMBINE[node_filter.filter_set_type]
     tests = [
         (_COMBINE[entry.filter_type] if criteria else all, criteria)
         for entry, criteria in zip(node_filter.filter_set or (), entries, strict=True)
     ]
-    return sorted(node.name for node in nodes if over_entries(combine(test(node) for test in criteria) for combine, criteria in tests))
+    return lambda node: over_entries(combine(test(node) for test in criteria) for combine, criteria in tests)
 
 
 def _criteria(entry: FilterEntry) -> Iterator[Test]:
