@@ -108,7 +108,7 @@ def test_a_request_travels_flat_and_keeps_its_filter_as_it_is_from_the_message_t
         "name": "update_labels",
         "cluster": "default",
         "node_filter": {"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": ["n1"]}]},
-        "requested_by": "an operator",
+        "requested_by": kept.requested_by,
         "dry_run": True,
     }
 
