@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,8 @@ from shared.domain.labels.selection import FilterEntry, NodeFilter, Selection
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 from shared.work.planning import Ground, decisions, tasks_for
 
+T = TypeVar("T")
+R = TypeVar("R")
 KEYS = ("rack", "pool", "kubernetes.io/os", "beta.kubernetes.io/os")
 values = st.sampled_from(["a", "b"])
 labels = st.dictionaries(st.sampled_from(KEYS), values)
@@ -63,12 +66,15 @@ class Listed:
     def node(self, name: str) -> Node | None:
         return self._nodes.get(name)
 
-    def spread(self, work: Any, items: Any) -> Any:
+    def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [work(item) for item in items]
 
 
 class Written:
     """Documents that are a dict of nodes."""
+
+    number = None
+    clusters: Mapping[str, dict[str, Any]] = {}
 
     def __init__(self, *designs: DesignNode, policies: Policies | None = None) -> None:
         self._designs = {design.name: design for design in designs}
@@ -77,8 +83,8 @@ class Written:
     def node(self, name: str) -> DesignNode | None:
         return self._designs.get(name)
 
-    def nodes(self) -> list[DesignNode]:
-        return [self._designs[name] for name in sorted(self._designs)]
+    def nodes(self) -> Iterator[DesignNode]:
+        return (self._designs[name] for name in sorted(self._designs))
 
 
 GOLD = NodeFilter(filter_set_type="union", filter_set=[FilterEntry(filter_type="union", node_labels={"tier": "gold"})])
@@ -97,7 +103,7 @@ def the_ground() -> Ground:
     documents = Written(*designs, DesignNode("n2"), DesignNode("n4"), policies=Policies([NodeLabelPolicy.model_validate(policy)]))
     owned = Node("n3", "u3", gold, "1", {"tier": (OWNER,)}, {OWNER: frozenset({"tier"})})
     cluster = Listed(owned, *(Node(name, f"u-{name}", {}) for name in ("n9", "n4", "n2", "n1")))
-    return Ground.of("default", cast("Any", cluster), documents)
+    return Ground.of("default", cluster, documents)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_a_selection_is_decided_in_order_of_names_and_each_node_declared_once(
         return declare(name, *rest)
 
     monkeypatch.setattr(planning, "declare", counted)
-    found = {each.name: what.outcome.outcome if isinstance(what, Settled) else "write" for each, what in decisions(selection, the_ground())}
+    found = {name: what.outcome.outcome if isinstance(what, Settled) else "write" for name, what in decisions(selection, the_ground())}
     assert list(found.items()) == sorted(planned.items())
     assert sorted(declared) == sorted(set(declared)) >= sorted(found)
 
