@@ -23,19 +23,27 @@ from shared.world import Settings
     help="`pubsub`: the Pub/Sub emulator, and a process for each function.",
 )
 @click.option("--verbose", is_flag=True, help="Print a line for each message and request (JSON, on stderr).")
-def serve(port: int, bus: str, verbose: bool) -> None:
-    """The whole cloud on this machine: API, status page, functions, clock. Loopback only, no authentication. Ctrl-C ends it."""
-    settings = Settings.from_environment()
+@click.option("--join-emulator", "join", is_flag=True, help="With `--bus pubsub`: use the emulator that PUBSUB_EMULATOR_HOST names.")
+def serve(port: int, bus: str, verbose: bool, join: bool) -> None:
+    """The whole cloud on this machine: API, status page, functions, clock. For this machine only, as you. Ctrl-C ends it."""
+    from local.cloud.emulator import EmulatorMissing
+    from local.cloud.processes import NotReady, PortTaken
+
+    try:
+        serving(Settings.from_environment(), port, bus, verbose, join)
+    except (EmulatorMissing, NotReady, PortTaken) as error:
+        raise Failure(type(error).__name__, str(error)) from error
+
+
+def serving(settings: Settings, port: int, bus: str, verbose: bool, join: bool) -> None:
+    """Serve until told to end. Raises EmulatorMissing, NotReady and PortTaken."""
     if bus == "pubsub":
         from local.cloud.emulated import serve_pubsub
 
-        serve_pubsub(settings, port=port or 8080)
+        serve_pubsub(settings, port=port, person=who(), join=join)
         return
     from local.cloud.server import serve_embedded
 
     telemetry.write_to(sys.stderr if verbose else None)
     logging.getLogger("hullmark").setLevel(logging.INFO if verbose else logging.ERROR)
-    try:
-        serve_embedded(settings, port=port, person=who(), say=lambda line: click.echo(line, err=True))
-    except OSError as error:
-        raise Failure("PortTaken", f"can't serve on 127.0.0.1:{port}: {error.strerror}; take another with --port N") from error
+    serve_embedded(settings, port=port, person=who(), say=lambda line: click.echo(line, err=True))

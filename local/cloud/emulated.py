@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import os
-import signal
+import secrets
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from local import steps
 from local.cloud.clock import Clock
-from local.cloud.emulator import Emulator
+from local.cloud.emulator import Emulator, EmulatorMissing
+from local.cloud.guard import SECRET, until_told
 from local.cloud.processes import FunctionProcess, Processes
 from local.cloud.pump import BACKOFF, Faults, Pump, Route
 from local.steps import DEAD_LETTERS, Step, Steps
@@ -25,7 +25,8 @@ from shared.ports import Bus
 from shared.world import Settings, SettingsError
 
 PROJECT = "local"
-"""The emulator's project where HULLMARK_PROJECT names none."""
+"""How the emulator's project begins where HULLMARK_PROJECT names none. The emulator asks nobody who they are, so the project, without
+which nothing can be published or pulled, is a name that cannot be guessed."""
 ACK_MARGIN = 10
 """Seconds from a function's timeout to its subscription's ack deadline, as in terraform/."""
 
@@ -39,7 +40,8 @@ class RealCloud:
     """Emulator, topics, subscriptions, processes, delivery, clock: started in this order, ended in the other.
 
     `push=True` leaves delivery to the emulator itself (two requests in flight per subscription) instead of the pump, which
-    alone knows `faults`. `ports` fixes the TCP ports of functions. Where PUBSUB_EMULATOR_HOST names an emulator, that one is used.
+    alone knows `faults`. `ports` fixes the TCP ports of functions. Where PUBSUB_EMULATOR_HOST names an emulator, that one is joined,
+    unless it holds topics or subscriptions in this project and with this prefix that are not ours. `person` counts as the API's caller.
     """
 
     def __init__(
@@ -53,10 +55,14 @@ class RealCloud:
         faults: Faults | None = None,
         say: Callable[[str], None] = to_stderr,
         described: Steps | None = None,
+        person: str = "",
     ) -> None:
         if settings.store.startswith("memory:"):
             raise SettingsError("HULLMARK_STORE=memory: is one process's own; functions in several need file:FOLDER or a bucket")
-        self.settings = settings.model_copy(update={"bus": "pubsub", "project": settings.project or PROJECT})
+        self._secret = secrets.token_urlsafe(24)
+        project = settings.project or f"{PROJECT}-{secrets.token_hex(8)}"
+        self.settings = settings.model_copy(update={"bus": "pubsub", "project": project})
+        self._person = person
         self._described = described or steps.load()
         self._steps = [step for step in self._described.steps.values() if step.source.exists() and (not only or step.name in only)]
         self._ports, self._emulator_port = world or {}, emulator_port
@@ -66,6 +72,7 @@ class RealCloud:
         self.host = ""
         self.functions: dict[str, FunctionProcess] = {}
         self.pump: Pump | None = None
+        self.emulator: Emulator | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -84,13 +91,15 @@ class RealCloud:
         if not before:
             emulator = Emulator(self._emulator_port)
             self._ending.append(emulator.stop)
+            self.emulator = emulator
             self.host = os.environ["PUBSUB_EMULATOR_HOST"] = emulator.host
             self._ending.append(lambda: os.environ.__delitem__("PUBSUB_EMULATOR_HOST"))
         self.bus = open_bus(self.settings.project, self.settings.topic_prefix, "grpc")
-        processes = Processes(self._steps, environment(self.settings, self.host), self._say, self._ports)
+        told = environment(self.settings, self.host)
+        processes = Processes(self._steps, told, self._say, self._ports, person=self._person, secret=self._secret)
+        self._ending.append(processes.stop)
         self.functions = processes.by_step
         routes = self._subscribe()
-        self._ending.append(processes.stop)
         processes.start()
         if not self._push:
             self.pump = Pump(routes, self.bus, self._say, self._faults)
@@ -101,12 +110,28 @@ class RealCloud:
 
     def _subscribe(self) -> list[Route]:
         administration = Administration(self.settings.project, self.settings.topic_prefix)
+        self._nobody_elses(administration)
         administration.create_topics(self._described.topics)
         return [self._route(administration, step, topic) for step in self._steps for topic in step.topics]
 
+    def _nobody_elses(self, administration: Administration) -> None:
+        """Raises SettingsError where the emulator has what is not ours: pulling there would take somebody else's messages."""
+        ours = {*self._described.topics, *(f"{topic}--{step.name}" for step in self._described.steps.values() for topic in step.topics)}
+        foreign = sorted(set(administration.names()) - ours)
+        if foreign:
+            where = f"project {self.settings.project} with prefix {self.settings.topic_prefix!r}"
+            cause = f"the emulator on {self.host} has {', '.join(foreign[:5])} in {where}, which are not Hullmark's"
+            raise SettingsError(f"{cause}: set HULLMARK_PROJECT to a project of your own")
+
+    def broken(self) -> BaseException | None:
+        """Why nothing is delivered any more, if so."""
+        if self.emulator and not self.emulator.running():
+            return EmulatorMissing(f"the Pub/Sub emulator on {self.host} has ended; serve again, actions under way go on from the store")
+        return self.pump.broken() if self.pump else None
+
     def _route(self, administration: Administration, step: Step, topic: str) -> Route:
         # The topic in the path is what functions-framework makes the event's source from.
-        url = f"{self.functions[step.name].url}/projects/{self.settings.project}/topics/{topic}"
+        url = f"{self.functions[step.name].url}/projects/{self.settings.project}/topics/{topic}?{SECRET}={self._secret}"
         own = not self._push  # the pump keeps to the policy itself, to the tenth of a second
         wanted = Subscription(
             name=f"{topic}--{step.name}",
@@ -139,25 +164,30 @@ def serve_pubsub(
     settings: Settings,
     *,
     port: int = 8080,
-    emulator_port: int = 8085,
+    person: str = "",
+    join: bool = False,
     push: bool = False,
     faults: Faults | None = None,
     say: Callable[[str], None] = to_stderr,
 ) -> None:
-    """Run until Ctrl-C or SIGTERM. Raises SettingsError, EmulatorMissing, NotReady and BusError while starting."""
-    ended = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with RealCloud(settings, world={"api": port}, emulator_port=emulator_port, push=push, faults=faults, say=say) as cloud:
-            say(greeting(cloud))
-            while not ended.wait(1.0):
-                broken = cloud.pump and cloud.pump.broken()
-                if broken:
-                    raise broken
-            say("ending: requests in flight are let finish")
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    """Run until Ctrl-C, SIGTERM or SIGHUP, with an emulator of its own unless `join` says to use that of PUBSUB_EMULATOR_HOST.
+
+    Raises SettingsError, EmulatorMissing, NotReady, PortTaken and BusError while starting.
+    """
+    there = os.environ.get("PUBSUB_EMULATOR_HOST", "")
+    if there and not join:
+        raise SettingsError(f"PUBSUB_EMULATOR_HOST={there} names another emulator: unset it for one of serve's own, or say --join-emulator")
+    if join and not there:
+        raise SettingsError("--join-emulator: set PUBSUB_EMULATOR_HOST to the emulator's host:port")
+    with (
+        until_told() as ended,
+        RealCloud(settings, world={"api": port}, push=push, faults=faults, say=say, person=person) as cloud,
+    ):
+        say(greeting(cloud))
+        while not ended.wait(1.0):
+            if broken := cloud.broken():
+                raise broken
+        say("ending: requests in flight are let finish")
 
 
 def greeting(cloud: RealCloud) -> str:

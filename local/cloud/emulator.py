@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from local.cloud.tether import tethered, to_group
 
 PLACES = (
     "/usr/lib/google-cloud-sdk",
@@ -77,29 +79,31 @@ class Emulator:
         self._archive = archive
         share = f"-XX:ArchiveClassesAtExit={self._new_archive}" if self._new_archive else f"-XX:SharedArchiveFile={archive}"
         flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", share]
-        self._process = subprocess.Popen(
-            [java, *flags, "-jar", str(jar), "--host=127.0.0.1", f"--port={self.host.rpartition(':')[2]}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is ours to pass on, after the functions
-        )
+        chosen = self.host.rpartition(":")[2]
+        self._process = tethered([java, *flags, "-jar", str(jar), "--host=127.0.0.1", f"--port={chosen}"])
+        self._listens = threading.Event()
+        self._last: list[str] = []
+        threading.Thread(target=self._follow, args=(chosen,), name="emulator", daemon=True).start()
         self._wait()
+
+    def _follow(self, port: str) -> None:
+        """Read what it says until its end, or its pipe fills. Only its own word counts as ready: on that port may answer a stranger."""
+        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        with self._process.stdout as lines:
+            for line in lines:
+                self._last = [*self._last[-4:], line.rstrip()]
+                if line.rstrip().endswith(f"listening on {port}"):
+                    self._listens.set()
 
     def _wait(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise EmulatorMissing(
-                    f"the Pub/Sub emulator ended at once with code {self._process.returncode} (Java too old, port taken?)"
-                )
-            try:
-                with urllib.request.urlopen(f"http://{self.host}/v1/projects/ready/topics", timeout=2):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.05)
-        self.stop()
-        raise EmulatorMissing(f"the Pub/Sub emulator did not answer on {self.host} within {READY_SECONDS:.0f} s")
+        while not self._listens.wait(0.05):
+            if not self.running():
+                said = "\n".join(self._last)
+                raise EmulatorMissing(f"the Pub/Sub emulator ended at once with code {self._process.returncode} on {self.host}:\n{said}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise EmulatorMissing(f"the Pub/Sub emulator did not listen on {self.host} within {READY_SECONDS:.0f} s")
 
     def running(self) -> bool:
         """Whether it is still there."""
@@ -108,11 +112,11 @@ class Emulator:
     def stop(self) -> None:
         """End it; the archive of a first run is kept only when it was written whole."""
         if self.running():
-            self._process.terminate()
+            to_group(self._process, signal.SIGTERM)
             try:
                 self._process.wait(15 if self._new_archive else 5)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                to_group(self._process, signal.SIGKILL)
                 self._process.wait()
         if self._new_archive and self._new_archive.exists():
             if self._process.returncode in (0, 143):

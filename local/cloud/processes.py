@@ -1,14 +1,15 @@
 """One functions-framework process per function of `functions/steps.yaml`, as Cloud Run has one container each.
 
-Started through the console script, which is what the buildpack runs: `python -m` would put the wrong folder on the import path and
-hide a fault. A process that dies is started again, later each time it dies young.
+Each runs behind the guard (local/cloud/hosted.py) on a socket bound here, and ends when this process does. A process that dies is
+started again, later each time it dies young.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -17,9 +18,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from local.cloud.emulator import free_port
+from local.cloud.guard import HOST, READ_SECONDS
+from local.cloud.hosted import PERSON, SECRET
+from local.cloud.tether import tethered, to_group
 from local.steps import ROOT, Step
 
 READY_SECONDS = 60.0
@@ -28,6 +30,14 @@ STOP_SECONDS = 12.0
 """From SIGTERM to SIGKILL: gunicorn lets requests end, Cloud Run gives it ten seconds."""
 YOUNG_SECONDS = 5.0
 """A process that dies before this age is started again with a growing pause."""
+
+
+class PortTaken(Exception):
+    """Somebody else listens there."""
+
+    def __init__(self, port: int, error: OSError) -> None:
+        why = f"can't serve on {HOST}:{port}: {error.strerror}"
+        super().__init__(f"{why}; end what listens there (an earlier `hullmark serve`?), or take another port with --port N")
 
 
 class NotReady(Exception):
@@ -41,12 +51,18 @@ class FunctionProcess:
     step: Step
     environment: Mapping[str, str]
     say: Callable[[str], None]
-    port: int = field(default_factory=free_port)
+    port: int = 0
+    person: str = ""
+    secret: str = ""
     restarts: int = 0
     _process: subprocess.Popen[str] | None = None
     _ending: threading.Event = field(default_factory=threading.Event)
     _last: list[str] = field(default_factory=list)
     _keeper: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self._listener = listener(self.port)
+        self.port = self._listener.getsockname()[1]
 
     @property
     def url(self) -> str:
@@ -55,7 +71,7 @@ class FunctionProcess:
 
     @property
     def pid(self) -> int:
-        """The leader of its process group (gunicorn's master); 0 while there is none."""
+        """The leader of its process group; 0 while there is none."""
         return self._process.pid if self._process and self._process.poll() is None else 0
 
     def start(self) -> None:
@@ -76,17 +92,8 @@ class FunctionProcess:
             self._ending.wait(pause)
 
     def _run(self) -> int:
-        command = [
-            console_script(),
-            "--source",
-            str(self.step.source),
-            "--target",
-            self.step.name,
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-        ]
+        listener = str(self._listener.fileno())
+        command = [sys.executable, "-P", "-m", "local.cloud.hosted", listener, str(self.step.source), self.step.name]
         environment = {
             **os.environ,
             **self.environment,
@@ -96,17 +103,9 @@ class FunctionProcess:
             "THREADS": str(self.step.concurrency),
             "FUNCTION_TARGET": self.step.name,
             "K_SERVICE": f"hullmark-{self.step.name.replace('_', '-')}",
+            PERSON if self.step.http else SECRET: self.person if self.step.http else self.secret,
         }
-        self._process = process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # its own group: Ctrl-C reaches it through `stop`, a kill reaches its workers too
-        )
+        self._process = process = tethered(command, self._listener.fileno(), environment=environment)
         if self._ending.is_set():
             self._signal(signal.SIGTERM)
         assert process.stdout is not None  # noqa: S101 - a pipe was asked for
@@ -144,30 +143,40 @@ class FunctionProcess:
         self._signal(signal.SIGTERM)
 
     def join(self) -> None:
-        """Wait for its end after `terminate`, and insist after STOP_SECONDS."""
-        if self._keeper is None:
-            return
-        self._keeper.join(STOP_SECONDS)
-        if self._keeper.is_alive():
-            self._signal(signal.SIGKILL)
-            self._keeper.join()
+        """Wait for its end after `terminate`, insist after STOP_SECONDS, and give the port back."""
+        if self._keeper is not None:
+            self._keeper.join(STOP_SECONDS)
+            if self._keeper.is_alive():
+                self._signal(signal.SIGKILL)
+                self._keeper.join()
+        self._listener.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.pid:
-            try:
-                os.killpg(self.pid, number)
-            except ProcessLookupError:
-                return
+        if self._process:
+            to_group(self._process, number)
 
 
 class Processes:
     """The processes of several functions, by step name."""
 
     def __init__(
-        self, steps: list[Step], environment: Mapping[str, str], say: Callable[[str], None], world: Mapping[str, int] | None = None
+        self,
+        steps: list[Step],
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        ports: Mapping[str, int] | None = None,
+        *,
+        person: str = "",
+        secret: str = "",
     ) -> None:
-        fixed = world or {}
-        self.by_step = {step.name: FunctionProcess(step, environment, say, fixed.get(step.name) or free_port()) for step in steps}
+        self.by_step: dict[str, FunctionProcess] = {}
+        try:
+            for step in steps:
+                port = (ports or {}).get(step.name, 0)
+                self.by_step[step.name] = FunctionProcess(step, environment, say, port, person, secret)
+        except PortTaken:
+            self.stop()
+            raise
 
     def start(self) -> None:
         """Start all, and return when all answer. Raises NotReady, with nothing left running."""
@@ -188,10 +197,14 @@ class Processes:
             process.join()
 
 
-def console_script() -> str:
-    """functions-framework's console script of this Python, else of the PATH. Raises NotReady."""
-    beside = Path(sys.executable).parent / "functions-framework"
-    found = str(beside) if beside.exists() else shutil.which("functions-framework")
-    if not found:
-        raise NotReady("no `functions-framework` beside this Python or on the PATH: install requirements.txt")
-    return found
+def listener(port: int) -> socket.socket:
+    """A listening socket of the loopback, of this process before there is a child: what answers there is its own. Raises PortTaken.
+
+    A client that goes quiet in the middle of a request is let go after READ_SECONDS: sockets accepted here inherit the option.
+    """
+    try:
+        bound = socket.create_server((HOST, port), backlog=256)
+    except OSError as error:
+        raise PortTaken(port, error) from error
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", READ_SECONDS, 0))
+    return bound

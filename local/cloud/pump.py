@@ -166,7 +166,11 @@ class Lane:
 
     def _post(self, held: _Held) -> str:
         """Deliver once; empty when the function took it, else what went wrong."""
-        headers = {"content-type": "application/json", "user-agent": "hullmark-pump", "authorization": f"Bearer {token(self.route.url)}"}
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "hullmark-pump",
+            "authorization": f"Bearer {token(self.route.url.partition('?')[0])}",
+        }
         self.counts.posts += 1
         try:
             body = json.dumps(push(held.message, self.route.subscription, held.attempt)).encode()

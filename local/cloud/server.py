@@ -5,12 +5,12 @@ Loopback only, because nobody checks who calls; whoever started the server count
 
 from __future__ import annotations
 
-import signal
+import io
 import socket
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 import functions_framework
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
@@ -18,16 +18,50 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from local import steps
 from local.cloud.clock import Clock
 from local.cloud.embedded import Cloud
+from local.cloud.guard import HOST, READ_SECONDS, Guard, until_told
+from local.cloud.processes import listener
 from shared.world import Settings
 
-HOST = "127.0.0.1"
-NAMES = (HOST, "localhost")
+
+class Arriving(io.RawIOBase):
+    """What comes in on a connection, with one deadline for the whole of a request: a byte now and then does not extend it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.deadline = 0.0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises TimeoutError when the time is up."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"the request did not arrive within {READ_SECONDS} s")
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(READ_SECONDS)
 
 
 class Quiet(WSGIRequestHandler):
-    """No line of its own for each request: the api writes one."""
+    """No line of its own for each request (the api writes one), and no request that never ends."""
 
     protocol_version = "HTTP/1.1"
+    timeout = READ_SECONDS
+
+    def setup(self) -> None:
+        """Read through `Arriving`."""
+        super().setup()
+        self._arriving = Arriving(self.connection)
+        self.rfile = io.BufferedReader(self._arriving)
+
+    def handle_one_request(self) -> None:
+        """One request; waiting for it on an open connection counts."""
+        self._arriving.deadline = time.monotonic() + READ_SECONDS
+        super().handle_one_request()
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Say nothing."""
@@ -40,10 +74,10 @@ class EmbeddedServer:
         self.cloud = Cloud(settings)
         described = steps.load()
         api: Any = functions_framework.create_app("api", str(described.steps["api"].source))
-        with socket.create_server((HOST, port)) as taken:  # bound here, because werkzeug leaves the process where it can't
-            app = as_person(api.wsgi_app, person)
-            self.port: int = taken.getsockname()[1]
-            self._server: BaseWSGIServer = make_server(HOST, self.port, app, threaded=True, request_handler=Quiet, fd=taken.fileno())
+        with listener(port) as bound:  # bound here, because werkzeug leaves the process where it can't
+            app = Guard(api.wsgi_app, person)
+            self.port: int = bound.getsockname()[1]
+            self._server: BaseWSGIServer = make_server(HOST, self.port, app, threaded=True, request_handler=Quiet, fd=bound.fileno())
         self._clock = Clock(described.schedules.values(), self.cloud, say)
         self._thread = threading.Thread(target=self._server.serve_forever, name="api", daemon=True)
 
@@ -67,32 +101,12 @@ class EmbeddedServer:
         self.cloud.stop()
 
 
-def as_person(app: Callable[..., Iterable[bytes]], person: str) -> Callable[..., Iterable[bytes]]:
-    """The application with WSGI's own word for who calls, which no header can set; for this machine's names only, or a page on the
-    internet could point a name of its own here (DNS rebinding).
-    """
-
-    def called(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname not in NAMES:
-            start_response("403 Forbidden", [("Content-Type", "text/plain")])
-            return [b"this server is for this machine: call it 127.0.0.1 or localhost\n"]
-        return app({**environ, "REMOTE_USER": person}, start_response)
-
-    return called
-
-
 def serve_embedded(settings: Settings, *, port: int, person: str, say: Callable[[str], None]) -> None:
-    """Run until Ctrl-C or SIGTERM. Raises OSError for a port that is taken."""
-    ended = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with EmbeddedServer(settings, port, person, say) as server:
-            say(greeting(server.url, settings))
-            ended.wait()
-            say("ending; what was under way goes on with the next start")
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    """Run until Ctrl-C, SIGTERM or SIGHUP. Raises PortTaken."""
+    with until_told() as ended, EmbeddedServer(settings, port, person, say) as server:
+        say(greeting(server.url, settings))
+        ended.wait()
+        say("ending; what was under way goes on with the next start")
 
 
 def greeting(url: str, settings: Settings) -> str:

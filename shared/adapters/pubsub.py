@@ -238,6 +238,19 @@ class Administration:
         for name in names:
             self._made(_gapic("publisher").create_topic, name=topic_path(self._project, self._prefix, name))
 
+    def names(self) -> list[str]:
+        """Topics and subscriptions that are there under this prefix, without it. Raises BusError."""
+        from google.api_core import exceptions
+
+        project = f"projects/{self._project}"
+        try:
+            there = [topic.name for topic in _gapic("publisher").list_topics(project=project, timeout=TIMEOUT)]
+            there += [found.name for found in _gapic("subscriber").list_subscriptions(project=project, timeout=TIMEOUT)]
+        except exceptions.GoogleAPIError as error:
+            raise BusError(f"{project} could not be listed: {error}") from error
+        names = [name.rpartition("/")[2] for name in there]
+        return [name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)]
+
     def create_subscription(self, wanted: Subscription) -> str:
         """Create it where it is missing, and return its full name. Raises BusError."""
         path = f"projects/{self._project}/subscriptions/{self._prefix}{wanted.name}"

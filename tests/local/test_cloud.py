@@ -186,7 +186,7 @@ def test_ctrl_c_ends_all_of_it_cleanly(tmp_path: Path, emulator: None) -> None:
         "import sys; from local import steps; from local.cloud.emulated import serve_pubsub; from shared.world import Settings\n"
         "from tests.local.test_cloud import DESCRIBED\n"
         "steps.load = lambda: DESCRIBED\n"
-        f"serve_pubsub(Settings(store='file:{tmp_path}', project='{new_project()}'), emulator_port=0)"
+        f"serve_pubsub(Settings(store='file:{tmp_path}', project='{new_project()}'), port=0, join=True)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": "."}, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

@@ -35,6 +35,7 @@ from shared.domain.actions import ActionOutcome
 from shared.domain.documents.reading import Source
 from shared.messages import RelabelRequest
 from shared.world import Settings
+from tests.api.identities import id_token
 from tests.conftest import require_real
 from tests.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 from tests.pubsub import new_project, real_emulator
@@ -76,10 +77,10 @@ class Function:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(10)
 
-    def post(self, path: str, body: Any) -> int:
+    def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> int:
         """The status that a POST is answered with; 0 while nobody listens."""
         url = f"http://127.0.0.1:{self.port}{path}"
-        asked = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        asked = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})})
         try:
             with urllib.request.urlopen(asked, timeout=60) as answer:
                 return int(answer.status)
@@ -149,8 +150,9 @@ def test_each_function_starts_and_answers_its_first_request(name: str, start: St
     Administration(PROJECT).create_topics(steps.load().topics)
     function = start(lambda _: {"HULLMARK_STORE": f"file:{tmp_path / 'store'}", "PUBSUB_EMULATOR_HOST": emulator}, name)[name]
     if step.http:
-        status = function.answers("/", {})  # not its path or its body: told so in its own form
-        assert status in (200, 400, 404, 405)
+        caller = {"Authorization": id_token(email="ada@example.com")}
+        assert function.answers("/", {}) in (401, 400)
+        assert function.post("/", {}, caller) in (400, 405)  # not its method or its body: told so in its own form
     else:
         message = {"data": "e30=", "messageId": "17", "publishTime": "2026-11-21T03:17:26.262Z", "attributes": {}}
         body = {"subscription": f"projects/{PROJECT}/subscriptions/{step.topics[0]}--{name}", "message": message}
