@@ -91,9 +91,11 @@ class Emulator:
         assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
         with self._process.stdout as lines:
             for line in lines:
-                self._last = [*self._last[-4:], line.rstrip()]
+                self._last = [*self._last[-4:], line.rstrip()] if not line.startswith("\tat ") else self._last
                 if line.rstrip().endswith(f"listening on {port}"):
                     self._listens.set()
+                if line.startswith('Exception in thread "main"'):  # a port that is taken, say; its other threads would live on
+                    to_group(self._process, signal.SIGTERM)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + READY_SECONDS

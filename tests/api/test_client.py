@@ -221,7 +221,8 @@ def test_a_name_from_the_internet_that_points_here_gets_nothing(server: str) -> 
         urllib.request.urlopen(asked)
 
 
-def test_hullmark_serve_answers_goes_on_with_what_was_left_and_ends_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_hullmark_serve_answers_goes_on_with_what_was_left_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HULLMARK_STORE": f"file:{tmp_path}"}
     environment["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
     program = [sys.executable, "-c", "import local.cli; local.cli.main()", "serve", "--port", "0", "--verbose"]
@@ -232,7 +233,7 @@ def test_hullmark_serve_answers_goes_on_with_what_was_left_and_ends_cleanly(tmp_
         with urllib.request.urlopen(f"{url}/v1.0/health", timeout=10) as answer:
             assert json.load(answer) == {"status": "ok", "revision": 0}
     finally:
-        serving.send_signal(signal.SIGINT)
+        serving.send_signal(number)
         _, said = serving.communicate(timeout=20)
     assert serving.returncode == 0
     assert '"step": "api"' in said
