@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.documents.reading import Problem as DocumentProblem
 from shared.domain.versions.answers import UnknownFleetCluster
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import NothingStaged, UnknownRevision
 from shared.ports import BusError, ClusterError, Refused, StoreError
 from shared.work.intake import Rejected
@@ -175,7 +176,7 @@ def translated(error: Exception) -> ApiError:
             return ApiError(503, "Kubernetes API Error", str(error), [Said(message=str(error), reason=error.reason)], retry=error.retryable)
         case StoreError() | BusError():
             said = [Said(message=str(error), reason=type(error).__name__)]
-            return ApiError(503, "Service unavailable", str(error), said, retry=True)
+            return ApiError(503, "Service unavailable", str(error), said, retry=not isinstance(error, RecordUnreadable))
         case SettingsError():
             return ApiError(503, "Not configured", str(error), [Said(message=str(error), reason="SettingsError")])
         case HTTPException():

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from shared.domain.documents.reading import Document
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.ports import ObjectStore
 from shared.world import World
@@ -36,9 +38,17 @@ class Expiring:
     in_use: int
 
 
+def gardener_of(revision: Revision) -> list[Document]:
+    """Its Gardener documents; none where they can't be read, so that labels are shown all the same (version_check tells of it)."""
+    try:
+        return revision.gardener
+    except RecordUnreadable:
+        return []
+
+
 def expiring(revision: Revision | None, world: World, now: datetime) -> list[Expiring] | None:
     """What ends first comes first. None where the documents hold no profile: then there is nothing to tell about."""
-    if revision is None or not (documents := revision.gardener):
+    if revision is None or not (documents := gardener_of(revision)):
         return None
     from shared.domain.versions.plans import offers_of
     from shared.domain.versions.profiles import merged_profiles
@@ -59,7 +69,7 @@ def expiring(revision: Revision | None, world: World, now: datetime) -> list[Exp
 
 def coming(revision: Revision | None, world: World, now: datetime) -> list[ForecastEntry]:
     """What the next COMING days' windows will bring to the clusters of the documents, soonest first; stuck ones among them."""
-    if revision is None or not (documents := revision.gardener):
+    if revision is None or not (documents := gardener_of(revision)):
         return []
     key = (world.store, revision.number, now.replace(minute=0, second=0, microsecond=0))
     if key not in _COMING:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from functions.api.standing import Standing, recalled
+from shared.domain.actions import UNREADABLE
 from shared.domain.names import WHOLE_SITE
 from shared.domain.overview import NotTrue, counted, not_true
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.world import World
 
@@ -21,6 +23,10 @@ class Fleet:
     """One look at everything."""
 
     revision: Revision | None
+    """The newest one; None before the first, and where it can't be read."""
+    newest: int
+    trouble: str
+    """Why the newest revision can't be read; empty where it can."""
     clusters: list[str]
     not_true: list[NotTrue]
     running: list[Standing]
@@ -31,10 +37,13 @@ class Fleet:
     @property
     def behind(self) -> bool:
         """Whether no action on the whole site has brought the newest revision to the nodes yet."""
-        if self.revision is None:
-            return False
         reached = (found.outcome for found in self.recent if speaks_of_all(found))
-        return not any(outcome and outcome.revision >= self.revision.number for outcome in reached)
+        return self.newest > 0 and not any(outcome and outcome.revision >= self.newest for outcome in reached)
+
+    @property
+    def unreadable(self) -> int:
+        """Records in view that can't be read: the newest revision, and what actions ended with."""
+        return bool(self.trouble) + sum(bool(found.outcome and found.outcome.reason == UNREADABLE) for found in self.recent)
 
 
 def speaks_of_all(found: Standing) -> bool:
@@ -42,11 +51,20 @@ def speaks_of_all(found: Standing) -> bool:
     return found.request.name in WHOLE_SITE and not found.request.dry_run and bool(found.outcome and found.outcome.counts)
 
 
+def newest_revision(world: World) -> tuple[int, Revision | None, list[str], str]:
+    """Its number (0 before the first), the revision and its clusters; where it can't be read, why."""
+    try:
+        revision = world.releases.look().committed
+        return revision.number if revision else 0, revision, [*(revision.clusters if revision else ())], ""
+    except RecordUnreadable as torn:
+        return world.revisions.newest(), None, [], str(torn)
+
+
 def look(world: World) -> Fleet:
     """Gather it: a listing, and two reads for every action not seen before."""
-    revision = world.releases.look().committed
+    number, revision, clusters, trouble = newest_revision(world)
     recent: list[Standing] = []
-    known, told = {*(revision.clusters if revision else {})}, set[str]()
+    known, told = {*clusters}, set[str]()
     newest_first = world.actions.ids(limit=LOOKED_AT)[::-1]
     for start in range(0, len(newest_first), LISTED):
         if told and known <= told:
@@ -58,6 +76,8 @@ def look(world: World) -> Fleet:
     ended = [(found.request, found.outcome) for found in recent if found.outcome]
     return Fleet(
         revision=revision,
+        newest=number,
+        trouble=trouble,
         clusters=sorted(known),
         not_true=not_true(ended),
         running=[found for found in recent if not found.outcome],

@@ -11,9 +11,11 @@ from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel
 
 from functions.api.answers import answers, media, send
+from functions.api.expiries import gardener_of
 from functions.api.fleet import Fleet, look
 from shared import telemetry, wiring
 from shared.domain.exposition import CONTENT_TYPE, Family, Sample, exposition
+from shared.ledger.revisions import Revision
 from shared.world import World
 
 routes = APIBlueprint("health", __name__, abp_tags=[Tag(name="service", description="The service itself")])
@@ -35,13 +37,13 @@ def health() -> Response:
 def metrics() -> Response:
     """Prometheus text: this instance's counters, and what the store says of actions and nodes."""
     world = wiring.world()
-    return Response(exposition([*telemetry.metrics(), *_gauges(look(world)), *_versions(world)]), content_type=CONTENT_TYPE)
+    fleet = look(world)
+    return Response(exposition([*telemetry.metrics(), *_gauges(fleet), *_versions(fleet.revision, world)]), content_type=CONTENT_TYPE)
 
 
-def _versions(world: World) -> list[Family]:
-    """What runs, and how long it may: by the documents, without asking any live fleet."""
-    revision = world.releases.look().committed
-    if revision is None or not revision.gardener:
+def _versions(revision: Revision | None, world: World) -> list[Family]:
+    """What runs, and how long it may: by the documents, without asking any live fleet. Nothing where they can't be read."""
+    if revision is None or not gardener_of(revision):
         return []
     from shared.domain.versions.notices import gauges
     from shared.ledger.fleets import fleets_of
@@ -53,12 +55,12 @@ def _gauges(fleet: Fleet) -> list[Family]:
     clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.not_true)})
     ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
     bad = tuple(Sample(sum(each.cluster == name for each in fleet.not_true), {"cluster": name}) for name in clusters)
-    newest = fleet.revision.number if fleet.revision else 0
     return [
         Family("hullmark_actions", "Ended actions among the newest, by name and result.", "gauge", ended),
         Family("hullmark_actions_open", "Actions that have not ended.", "gauge", (Sample(len(fleet.running)),)),
         Family("hullmark_nodes_not_true", "Nodes whose newest outcome is not a good one.", "gauge", bad),
-        Family("hullmark_revision", "The newest committed revision.", "gauge", (Sample(newest),)),
+        Family("hullmark_revision", "The newest committed revision.", "gauge", (Sample(fleet.newest),)),
+        Family("hullmark_records_unreadable", "Records among the newest that can't be read.", "gauge", (Sample(fleet.unreadable),)),
     ]
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from functions.api.answers import answers, send
 from functions.api.identity import who
 from shared import wiring
-from shared.ledger.revisions import Revision, Revisions
+from shared.ledger.revisions import Committed, Revisions
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
 
@@ -48,6 +48,8 @@ class RevisionBody(BaseModel):
     nodes: int
     collections: dict[str, CollectionBody]
     tags: list[str]
+    trouble: str = ""
+    """Why it can't be read, where that is so; the rest is empty then."""
 
 
 class FileBody(BaseModel):
@@ -70,24 +72,25 @@ class RevisionList(BaseModel):
     staged: dict[str, str]
 
 
-def _about(revision: Revision, revisions: Revisions) -> dict[str, Any]:
-    about = revision.about.model_dump(mode="json", include={"number", "by", "at", "digest", "documents", "nodes", "collections"})
-    return about | {"tags": revisions.tags(revision.number)}
+def _about(about: Committed, revisions: Revisions, trouble: str = "") -> dict[str, Any]:
+    kept = about.model_dump(mode="json", include={"number", "by", "at", "digest", "documents", "nodes", "collections"})
+    return kept | {"tags": revisions.tags(about.number), "trouble": trouble}
 
 
 @routes.get("/revisions", responses=answers(200, RevisionList))
 def list_revisions() -> Response:
     """Every revision with its tags, and what is staged on top of the newest."""
     revisions = wiring.world().revisions
-    every = [RevisionBody.model_validate(_about(revisions.get(number), revisions)) for number in revisions.numbers()]
-    return send(RevisionList(revisions=every, staged=revisions.buffers()))
+    every = [RevisionBody.model_validate(_about(about, revisions, trouble)) for about, trouble in revisions.listed()]
+    staged = {} if every and every[-1].trouble else revisions.buffers()
+    return send(RevisionList(revisions=every, staged=staged))
 
 
 @routes.get("/revisions/<revision>", responses=answers(200, RevisionDetail, 404))
 def show_revision(path: RevisionPath) -> Response:
     """One revision: what it holds, its tags, its documents."""
     revisions = wiring.world().revisions
-    about = _about(revisions.get(path.revision), revisions)
+    about = _about(revisions.get(path.revision).about, revisions)
     texts = [FileBody(file=source.file, text=source.data.decode()) for source in revisions.sources(path.revision)]
     return send(RevisionDetail.model_validate({**about, "texts": texts}))
 
@@ -97,4 +100,4 @@ def set_tag(path: TagPath) -> Response:
     """Set a tag; `site-action-success` adopts a site that was deployed by other means. Setting it again changes nothing."""
     world = wiring.world()
     world.revisions.tag(path.revision, path.tag, who(), world.clock())
-    return send(RevisionBody.model_validate(_about(world.revisions.get(path.revision), world.revisions)), 201)
+    return send(RevisionBody.model_validate(_about(world.revisions.get(path.revision).about, world.revisions)), 201)

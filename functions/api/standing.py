@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from functions.api.answers import ApiError, Said
-from shared.domain.actions import UNSUCCESSFUL, ActionOutcome, ActionRequest, Lifecycle, Plan, conclude, lifecycle
+from shared.domain.actions import UNREADABLE, UNSUCCESSFUL, ActionOutcome, ActionRequest, Lifecycle, Plan, conclude, lifecycle
 from shared.domain.names import RELABEL_NODES, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
 from shared.domain.overview import in_short
@@ -89,7 +89,7 @@ def remembered(action: str, world: World) -> Standing | None:
         if key in _KEPT:
             return _KEPT[key]
     found = gather(action, world)
-    if found is None or found.outcome is None:
+    if found is None or found.outcome is None or found.outcome.reason == UNREADABLE:  # what can't be read may be brought back
         return found
     found = replace(found, outcome=in_short(found.request, found.outcome))
     with _lock:
@@ -112,10 +112,10 @@ def _weight(found: Standing) -> int:
 def gather(action: str, world: World) -> Standing | None:
     """Gather one action: two reads when it has ended, three and two listings while it runs. None where there is none."""
     ledger = world.actions
-    asked = ledger.find(action) if ID.fullmatch(action) else None
+    asked = ledger.shown(action) if ID.fullmatch(action) else None
     if asked is None:
         return None
-    outcome = ledger.outcome(action)
+    outcome = ledger.ended(action)
     if outcome:
         return Standing(asked, None, outcome, lifecycle(None, outcome, paused=False))
     plan = ledger.plan(action)
@@ -128,7 +128,7 @@ def outcome_so_far(found: Standing, world: World) -> ActionOutcome | None:
     """How it ended, or what is known of it while it runs; None before the plan is made."""
     if found.outcome or found.plan is None:
         return found.outcome
-    told = world.actions.part_outcomes(found.request.id)
+    told = world.actions.part_outcomes(found.request.id, found.plan)
     known = found.plan.model_copy(
         update={"parts": [[outcome.subject for outcome in told.get(n, ())] for n in range(1, len(found.plan.parts) + 1)]}
     )

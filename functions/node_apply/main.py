@@ -12,8 +12,10 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
+from shared.domain.actions import lost_record
 from shared.domain.outcomes import Changes, NodeTask, Outcome, held
-from shared.ledger.revisions import Revision
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.revisions import Revision, UnknownRevision, revision_key
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
 from shared.ports import ALIAS_OWNER, OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, StoreError, Unavailable
 from shared.work.control import parked
@@ -47,8 +49,16 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
     if parked(task, world):
         return "parked"
     while True:
-        task = as_released(task, world)
-        cluster = world.cluster(task.cluster, world.revisions.get(task.revision) if task.revision else None)
+        try:
+            task = as_released(task, world)
+            cluster = world.cluster(task.cluster, world.revisions.get(task.revision) if task.revision else None)
+        except UnknownRevision:
+            if not last:  # the store may only be late
+                raise
+            missing = RecordUnreadable(revision_key(task.revision), "it is missing")
+            return _publish(task, task.revision, [lost_record(node.name, str(missing)) for node in task.nodes], world)
+        except RecordUnreadable as torn:  # an older revision never takes the place of one that can't be read
+            return _publish(task, task.revision, [lost_record(node.name, str(torn)) for node in task.nodes], world)
         outcomes = cluster.spread(functools.partial(make_true, cluster=cluster), task.nodes)
         unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
         if unreachable and not last:
@@ -65,8 +75,10 @@ def as_released(task: NodeApply, world: World) -> NodeApply:
     holding = world.releases.look().holding(task.cluster)
     if task.revision == _number(holding):
         return task
+    if holding is None or holding.number < task.revision:
+        world.revisions.get(task.revision)  # an older one may hold because somebody says so, not because the newer one is lost
     if holding is None:
-        raise StoreError(f"the part was made from revision {task.revision}, and the store has none")
+        raise StoreError(f"the part was made from revision {task.revision}, and no revision holds")
     from shared.work.planning import renew  # a rare path: the policies' models need not be imported for the others
 
     return task.model_copy(update={"revision": holding.number, "nodes": renew(task, holding, world)})

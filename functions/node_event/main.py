@@ -19,6 +19,7 @@ from shared.domain.labels.planning import Rules, Settled, Write, plan_node, subj
 from shared.domain.labels.policies import UNKNOWN_MANAGER, Policies
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.repairs import Repairs
 from shared.ledger.revisions import Revision
 from shared.messages import Delivery, NodeApply, Notice
@@ -28,8 +29,8 @@ from shared.world import World
 
 @functions_framework.cloud_event
 def node_event(event: CloudEvent) -> None:
-    """Entry point: decode, hand over. An event that says nothing to us, or that nobody can read, is told in the log and ends here:
-    events are hints, and the sweep repairs what they miss.
+    """Entry point: decode, hand over. An event that says nothing to us, or that nobody can read, is told in the log and ends here,
+    and so is one that comes while the newest revision can't be read: events are hints, and the sweep repairs what they miss.
     """
     delivery = Delivery.from_event(event)
     with telemetry.handling("node_event", delivery) as line:
@@ -42,7 +43,12 @@ def node_event(event: CloudEvent) -> None:
         if isinstance(change, NodeChange):
             line.subject = change.name
             world = wiring.world()
-            done = handle(change, world, world.clock())
+            try:
+                done = handle(change, world, world.clock())
+            except RecordUnreadable as torn:
+                line.warn()
+                line.outcome("no revision to go by", reason=str(torn))
+                return
         else:
             done = change
         if isinstance(done, Ignored):

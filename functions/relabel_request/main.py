@@ -20,6 +20,7 @@ from shared.domain.actions import ActionRequest, Plan, action_id, split
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NodeTask, Outcome
+from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
 from shared.work.intake import Problem, Rejected, accept
@@ -48,10 +49,21 @@ def relabel_request(event: CloudEvent) -> None:
 def handle(request: RelabelRequest, action: str, world: World, now: datetime, *, last: bool = False) -> str:
     """Accept, plan and send out. Delivered again, it goes on with the plan that was made first.
 
-    Raises what the cluster or the store raised, unless that is final or this is the last delivery: then the action ends with the cause.
+    Raises what the cluster or the store raised, unless that is final or this is the last delivery: then the action ends with the cause,
+    as it does where one of its records can't be read.
     """
-    if several := fan_out(request, action, world):
-        return several
+    try:
+        return fan_out(request, action, world) or carry_on(request, action, world, now, last=last)
+    except RecordUnreadable as torn:
+        if not world.actions.begun(action):
+            raise Rejected(Problem(torn.reason, str(torn))) from torn
+        world.actions.end_unreadable(action, torn, now)
+        world.bus.publish(PartResult.TOPIC, [PartResult(action=action).outgoing()])  # so that its end is announced
+        return "unreadable"
+
+
+def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, *, last: bool) -> str:
+    """The request of one cluster, from wherever earlier deliveries left it."""
     accepted = accept(request, action, world, now)
     if world.actions.outcome(action):
         return "ended already"

@@ -8,6 +8,7 @@ out  notices            action finished, message lost
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 
 import functions_framework
@@ -19,11 +20,13 @@ from shared.domain.names import SITE_ACTION_FAILURE, SITE_ACTION_SUCCESS, UPDATE
 from shared.domain.notices import MESSAGE_LOST, NODE_FAILED
 from shared.domain.outcomes import Outcome
 from shared.ledger.actions import finished_notice
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.revisions import UnknownRevision
 from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
-from shared.ports import StoreError
 from shared.world import World
 
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
+log = logging.getLogger("hullmark.result_rollup")
 
 
 class NeverPlanned(Exception):
@@ -55,11 +58,18 @@ def handle(result: PartResult, world: World, now: datetime) -> str:
     """Keep one part's outcomes; when it was the last one, end the action. Raises NeverPlanned, and then keeps nothing."""
     if result.action is None:
         return "of no action"
-    plan = world.actions.plan(result.action)
-    check_planned(result, plan, world)
+    try:
+        plan = world.actions.plan(result.action)
+        check_planned(result, plan, world)
+        unreadable = None
+    except RecordUnreadable as torn:
+        plan, unreadable = None, torn
     if result.part:
         world.actions.record(result)
-    outcome = world.actions.outcome(result.action) or world.actions.close_if_complete(result.action, now, plan)
+    outcome = world.actions.outcome(result.action)
+    if outcome is None and unreadable:
+        outcome = world.actions.end_unreadable(result.action, unreadable, now)
+    outcome = outcome or world.actions.close_if_complete(result.action, now, plan)
     if outcome is None:
         return "recorded"
     announce(result.action, outcome, world)
@@ -94,30 +104,38 @@ def tell_failures(result: PartResult, message: str, world: World, now: datetime)
 
 def announce(action: str, outcome: ActionOutcome, world: World) -> None:
     """Tag the revision of a site action and publish the notice. Repeated until it is known to be out; readers drop repeats by id."""
-    request = None if world.actions.announced(action) else world.actions.find(action)
+    request = None if world.actions.announced(action) else world.actions.shown(action)
     if request:
         if request.name == UPDATE_SITE and not request.dry_run and outcome.revision:
-            tag = SITE_ACTION_SUCCESS if outcome.result == "success" else SITE_ACTION_FAILURE
-            world.revisions.tag(outcome.revision, tag, request.requested_by, outcome.finished_at)
+            tag(request, outcome, world)
         world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
     world.actions.mark_announced(action)
 
 
+def tag(request: ActionRequest, outcome: ActionOutcome, world: World) -> None:
+    """Tag the revision that a site action brought to the nodes. One that can't be read (or is gone) gets no tag and holds up nothing."""
+    try:
+        name = SITE_ACTION_SUCCESS if outcome.result == "success" else SITE_ACTION_FAILURE
+        world.revisions.tag(outcome.revision, name, request.requested_by, outcome.finished_at)
+    except (UnknownRevision, RecordUnreadable) as error:
+        log.warning("action %s: revision %d is not tagged: %s", request.id, outcome.revision, error)
+
+
 def sweep(world: World, now: datetime) -> str:
-    """End what is overdue, and announce what ended without its notice getting out. An action whose records can't be read
-    does not keep the others from ending; it is raised once they have.
+    """End what is overdue or can't be read, and announce what ended without its notice getting out. An action that this fails for,
+    whatever the cause, does not keep the others from ending; the cause is raised once they have.
     """
-    ended, unreadable = 0, list[Exception]()
+    ended, failed = 0, list[Exception]()
     for action in world.actions.open():
         try:
             outcome = world.actions.outcome(action) or world.actions.close_if_complete(action, now) or world.actions.expire(action, now)
             if outcome:
                 announce(action, outcome, world)
                 ended += 1
-        except (StoreError, Malformed) as error:
-            unreadable.append(error)
-    if unreadable:
-        raise unreadable[0]
+        except Exception as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
     return f"{ended} ended"
 
 
@@ -163,17 +181,20 @@ def _bury_result(delivery: Delivery, cause: str, world: World, now: datetime) ->
 
 def _bury_request(delivery: Delivery, cause: str, world: World, now: datetime) -> str:
     request = RelabelRequest.parse(delivery.data)
-    accepted = world.actions.find(request.action or delivery.action_id(now))
+    accepted = world.actions.shown(request.action or delivery.action_id(now))
     if accepted is None:
         raise Malformed("no action was accepted from it")
-    ended = world.actions.end(accepted.id, _given_up(accepted, cause, world, now))
+    try:
+        ended = world.actions.end(accepted.id, _given_up(accepted, cause, world, now))
+    except RecordUnreadable as torn:
+        ended = world.actions.end_unreadable(accepted.id, torn, now)
     announce(accepted.id, ended, world)
     return ended.result
 
 
 def _given_up(request: ActionRequest, cause: str, world: World, now: datetime) -> ActionOutcome:
     plan = world.actions.plan(request.id) or Plan(revision=request.revision, planned_at=now, parts=[request.target_nodes or []])
-    told = world.actions.part_outcomes(request.id)
+    told = world.actions.part_outcomes(request.id, plan)
     lost = {number: told.get(number) or [_lost(name, cause) for name in names] for number, names in enumerate(plan.parts, 1)}
     ended = conclude(plan, lost, now)
     result = ended.result if ended.outcomes and ended.result != "success" else "failure"

@@ -14,11 +14,13 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
+from shared.domain.actions import lost_record
 from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATED
 from shared.domain.outcomes import Outcome
-from shared.domain.reasons.versions import sentence
 from shared.domain.versions.clusters import FleetCluster, Step
+from shared.domain.versions.reasons import REASONS
 from shared.domain.versions.semver import InvalidVersion, parse
+from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, VersionUpdate
 from shared.ports import ClusterError, Fleet, Stale, Unavailable
 from shared.work.control import parked
@@ -52,14 +54,19 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
         return "done before"
     if not world.actions.stopped(task.action) and parked(task, world):
         return "parked"
-    revision = world.releases.look().committed
-    found = world.fleets(revision).find(task.cluster)
+    try:
+        revision = world.releases.look().committed
+        found = world.fleets(revision).find(task.cluster)
+    except RecordUnreadable as torn:
+        result = PartResult(action=task.action, part=task.part, outcomes=[lost_record(step.key, str(torn)) for step in steps])
+        world.bus.publish(PartResult.TOPIC, [result.outgoing()])
+        return "unreadable"
     if world.actions.stopped(task.action):
         outcomes = [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps]
     elif found is None:
         outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {task.cluster}") for step in steps]
     elif found[1].deleting:
-        outcomes = [_outcome(step, "skipped", "ClusterDeleting", sentence("ClusterDeleting")) for step in steps]
+        outcomes = [_outcome(step, "skipped", "ClusterDeleting", REASONS["ClusterDeleting"]) for step in steps]
     elif not (task.force_window or found[1].maintain or found[1].window.open(now)):
         outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(found[1], now)) for step in steps]
     else:
@@ -111,7 +118,7 @@ def _above(version: str, limit: str) -> bool:
 
 def _shut(cluster: FleetCluster, now: datetime) -> str:
     following = cluster.window.next(now)
-    return f"{sentence('OutsideWindow')}{f' ({following:%Y-%m-%d %H:%M} UTC)' if following else ''}"
+    return f"{REASONS['OutsideWindow']}{f' ({following:%Y-%m-%d %H:%M} UTC)' if following else ''}"
 
 
 def _outcome(step: Step, kind: str, reason: str = "", message: str = "", *, retryable: bool = False) -> Outcome:

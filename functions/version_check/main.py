@@ -16,13 +16,14 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.actions import ActionRequest, Plan, action_id
+from shared.domain.actions import UNREADABLE, ActionRequest, Plan, action_id
 from shared.domain.names import UPDATE_VERSIONS
 from shared.domain.versions.clusters import Step
 from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.notices import Due, due
 from shared.domain.versions.plans import ClusterPlan, Planner, updates_of
 from shared.ledger.actions import deadline
+from shared.ledger.records import RecordUnreadable
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
 from shared.world import World
 
@@ -43,7 +44,11 @@ def version_check(event: CloudEvent) -> None:
             line.outcome("refused", reason=str(malformed))
             return
         world = wiring.world()
-        line.outcome(handle(check, world, world.clock()))
+        try:
+            line.outcome(handle(check, world, world.clock()))
+        except RecordUnreadable as torn:  # the revision; page and metrics tell of it, and the next check looks again
+            line.warn()
+            line.outcome("no revision to go by", reason=str(torn))
 
 
 def handle(check: VersionCheck, world: World, now: datetime) -> str:
@@ -103,12 +108,17 @@ def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, n
         return None, "would be updated"
     steps = in_order(pending)
     for action in attempts(plan, steps, now):
-        known = world.actions.find(action)
+        known = world.actions.shown(action)
         if known is None:
             return accept(check, plan, steps, action, world, revision, now), "to update"
         outcome = world.actions.outcome(action)
         if outcome is None:  # running, or its message was lost after it was recorded: the same message again does no harm
-            return message(check, plan, again(steps, world.actions.plan(action)), action), "being updated"
+            try:
+                return message(check, plan, again(steps, world.actions.plan(action)), action), "being updated"
+            except RecordUnreadable:
+                return None, "unreadable, until the next sweep ends it"
+        if outcome.reason == UNREADABLE:  # what it did is unknown; each step is checked against what the cluster runs
+            continue
         unfinished = {told.subject for told in outcome.outcomes if told.retryable}
         steps = [step for step in steps if step.key in unfinished]
         if not steps:

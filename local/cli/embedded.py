@@ -22,7 +22,9 @@ from shared import telemetry
 from shared.domain.actions import ActionOutcome
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.plans import LabelPlan, PlanRequest
-from shared.ledger.revisions import Revision, Revisions
+from shared.ledger.actions import UnknownAction
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.revisions import Committed, Revision, Revisions
 from shared.messages import RelabelRequest
 from shared.work.control import retried
 from shared.work.planning import Declarations
@@ -62,10 +64,13 @@ class EmbeddedLedger:
         self._submitted: set[str] = set()
 
     def newest(self, limit: int) -> list[ActionSummary]:
-        return [self.summary(action) for action in self._actions.ids(limit=limit) if self._actions.find(action)]
+        return [self.summary(action) for action in self._actions.ids(limit=limit) if self._actions.shown(action)]
 
     def summary(self, action: str) -> ActionSummary:
-        request, outcome = self._actions.request(action), self._actions.outcome(action)
+        request = self._actions.shown(action)
+        if request is None:
+            raise UnknownAction(f"no action {action}")
+        outcome = self._actions.ended(action)
         return ActionSummary(
             id=action,
             name=request.name,
@@ -78,11 +83,14 @@ class EmbeddedLedger:
         )
 
     def outcome(self, action: str) -> ActionOutcome | None:
-        self._actions.request(action)
-        return self._actions.outcome(action)
+        self._actions.lifecycle(action)
+        return self._actions.ended(action)
 
     def progress(self, action: str) -> Progress | None:
-        plan = self._actions.plan(action)
+        try:
+            plan = self._actions.plan(action)
+        except RecordUnreadable:
+            return None
         if plan is None:
             return None
         recorded = self._actions.recorded(action)
@@ -120,25 +128,24 @@ class EmbeddedDocuments:
 
     def commit(self, now: datetime) -> tuple[RevisionSummary, list[Problem]]:
         revision, warnings = self._revisions.commit(who(), now)
-        return self._summary(revision), warnings
+        return self._summary(revision.about), warnings
 
     def list(self) -> Listing:
-        every = [self._summary(self._revisions.get(number)) for number in self._revisions.numbers()]
-        return Listing(every, sorted(self._revisions.buffers()))
+        every = [self._summary(about, trouble) for about, trouble in self._revisions.listed()]
+        return Listing(every, [] if every and every[-1].trouble else sorted(self._revisions.buffers()))
 
     def get(self, number: int) -> CommittedDocuments:
-        return CommittedDocuments(self._summary(self._revisions.get(number)), self._revisions.sources(number))
+        return CommittedDocuments(self._summary(self._revisions.get(number).about), self._revisions.sources(number))
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
         self._revisions.tag(number, tag, who(), now)
-        return self._summary(self._revisions.get(number))
+        return self._summary(self._revisions.get(number).about)
 
     def declared(self) -> Revision | None:
         newest = self._revisions.newest()
         return self._revisions.get(newest) if newest else None
 
-    def _summary(self, revision: Revision) -> RevisionSummary:
-        about = revision.about
+    def _summary(self, about: Committed, trouble: str = "") -> RevisionSummary:
         return RevisionSummary(
             number=about.number,
             by=about.by,
@@ -147,7 +154,8 @@ class EmbeddedDocuments:
             documents=about.documents,
             nodes=about.nodes,
             collections={name: CollectionSummary(files=kept.files, digest=kept.digest) for name, kept in about.collections.items()},
-            tags=self._revisions.tags(revision.number),
+            tags=self._revisions.tags(about.number),
+            trouble=trouble,
         )
 
 

@@ -107,6 +107,8 @@ class RevisionSummary(BaseModel):
     nodes: int
     collections: dict[str, CollectionSummary]
     tags: list[str]
+    trouble: str = ""
+    """Why it can't be read, where that is so; the rest is empty then."""
 
     @field_serializer("at")
     def _as_written(self, moment: datetime) -> str:

@@ -251,7 +251,7 @@ class Simulated:
         if body is None or self._store.get(self._seal(name, version // GROUP)) is not None:
             return self._at(name, self._listed_anew(name))
         with self._lock:
-            self._known[name] = version, _states.decode(body)
+            self._known[name] = version, _decoded(_states, self._key(name, version), body)
             return self._known[name]
 
     def _key(self, name: str, version: int) -> str:
@@ -271,7 +271,7 @@ class Simulated:
                     body = msgspec.json.encode(seed)
                     if not self._store.create(key, body):
                         body = self._store.get(key) or body
-                self._seeded = _seeds.decode(body)
+                self._seeded = _decoded(_seeds, key, body)
             return self._seeded
 
 
@@ -286,6 +286,14 @@ def _greatest(keys: Iterable[str]) -> dict[str, int]:
         folder = key.rsplit("/", 2)[-2]
         found[folder] = max(found.get(folder, 0), _number(key))
     return found
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], key: str, body: bytes) -> T:
+    """The object's contents. Raises Refused: a cluster of which a part can't be read answers nothing that could be mistaken for it."""
+    try:
+        return decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise Refused("RecordUnreadable", f"{key} in the store can't be read: {error}") from error
 
 
 def _check(labels: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -24,6 +24,8 @@ PART_SIZE = 200
 
 Result = Literal["success", "partial_success", "failure", "stopped", "expired"]
 Lifecycle = Literal["Pending", "Processing", "Paused", "Complete", "Failed"]
+UNREADABLE = "RecordUnreadable"
+"""The reason of what ended because a record in the store can't be read; the message has its key."""
 UNSUCCESSFUL = frozenset({"missing", "failed", "stopped"})
 
 
@@ -155,6 +157,39 @@ def expire(plan: Plan | None, parts: Mapping[int, Sequence[Outcome]], request: A
     ended = conclude(plan, full, now)
     reason = f"not finished by {request.deadline:%Y-%m-%d %H:%M:%S} UTC"
     return ended.model_copy(update={"result": "expired", "reason": "Expired", "message": reason})
+
+
+def unreadable(
+    plan: Plan | None, parts: Mapping[int, Sequence[Outcome]], request: ActionRequest, cause: str, now: datetime
+) -> ActionOutcome:
+    """End an action one of whose records can't be read: what is known stays, the other nodes that it is known to be about have failed."""
+    told = {outcome.subject: outcome for part in parts.values() for outcome in part}
+    plan = plan or Plan(revision=request.revision, planned_at=now, parts=[sorted({*told, *(request.target_nodes or ())})])
+    full = {number: [told.get(name) or lost_record(name, cause) for name in names] for number, names in enumerate(plan.parts, 1)}
+    ended = conclude(plan, full, now)
+    result = "failure" if ended.result == "success" else ended.result
+    return ended.model_copy(update={"result": result, "reason": UNREADABLE, "message": cause})
+
+
+def lost_record(subject: str, cause: str) -> Outcome:
+    """What became of a subject is in a record that can't be read, or follows from one."""
+    return Outcome(subject=subject, outcome="failed", reason=UNREADABLE, message=cause, retryable=True)
+
+
+def began(action: str) -> datetime:
+    """When an action's id was made; the beginning of time for an id that doesn't say."""
+    try:
+        return ULID.from_str(action).datetime
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def unknown_request(action: str) -> ActionRequest:
+    """Stands in for a request that can't be read, to show its action. It names no node, and nothing is planned from it."""
+    at = began(action)
+    return ActionRequest(
+        id=action, name="unreadable", cluster="unknown", revision=0, requested_by="unknown", requested_at=at, deadline=at, target_nodes=[]
+    )
 
 
 def lifecycle(plan: Plan | None, outcome: ActionOutcome | None, *, paused: bool) -> Lifecycle:

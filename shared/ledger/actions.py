@@ -12,14 +12,30 @@ open-actions/<id>             there while it has not ended; holds the deadline
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from shared.domain.actions import ActionOutcome, ActionRequest, Lifecycle, Plan, Record, conclude, expire, lifecycle
+from shared.domain.actions import (
+    ActionOutcome,
+    ActionRequest,
+    Lifecycle,
+    Plan,
+    Record,
+    began,
+    conclude,
+    expire,
+    lifecycle,
+    lost_record,
+    unknown_request,
+    unreadable,
+)
 from shared.domain.notices import ACTION_FINISHED
 from shared.domain.outcomes import Outcome
-from shared.ledger.records import number_of, read_record
+from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
 from shared.messages import Notice, PartResult
 from shared.ports import ObjectStore
+
+UNREADABLE_MARK_DAYS = 1
+"""After so many days, by its id, an action that was never accepted is forgotten although its mark tells no deadline."""
 
 
 class WrongState(Exception):
@@ -59,11 +75,26 @@ class Actions:
         return found
 
     def find(self, action: str) -> ActionRequest | None:
-        """What was asked, or None for an id that was never accepted."""
+        """What was asked, or None for an id that was never accepted. Raises RecordUnreadable."""
         return read_record(self._store, f"actions/{action}/request.json", ActionRequest) if action.isalnum() else None
 
+    def begun(self, action: str) -> bool:
+        """Whether a request was recorded under this id, readable or not."""
+        return action.isalnum() and self._store.get(f"actions/{action}/request.json") is not None
+
+    def shown(self, action: str) -> ActionRequest | None:
+        """What was asked, to show it: a stand-in where the record can't be read or is gone while others of its action are there."""
+        try:
+            found = self.find(action)
+        except RecordUnreadable:
+            return unknown_request(action)
+        return unknown_request(action) if found is None and action.isalnum() and self._orphaned(action) else found
+
+    def _orphaned(self, action: str) -> bool:
+        return any(self._store.get(f"actions/{action}/{name}.json") is not None for name in ("plan", "outcome"))
+
     def plan(self, action: str) -> Plan | None:
-        """The plan, once there is one."""
+        """The plan, once there is one. Raises RecordUnreadable."""
         return read_record(self._store, f"actions/{action}/plan.json", Plan)
 
     def settle_plan(self, action: str, plan: Plan) -> Plan:
@@ -74,8 +105,23 @@ class Actions:
         return existing or plan
 
     def outcome(self, action: str) -> ActionOutcome | None:
-        """How it ended, or None while it has not."""
-        return read_record(self._store, f"actions/{action}/outcome.json", ActionOutcome)
+        """How it ended, or None while it has not. Where the record of that can't be read, a failure that says so."""
+        try:
+            return read_record(self._store, f"actions/{action}/outcome.json", ActionOutcome)
+        except RecordUnreadable as torn:
+            return unreadable(None, {}, unknown_request(action), str(torn), began(action))
+
+    def ended(self, action: str) -> ActionOutcome | None:
+        """`outcome`, to show it: also a failure where the record of the end is gone, or the plan can't be read (the next sweep says so)."""
+        found = self.outcome(action)
+        try:
+            if found is None and self.announced(action):
+                raise RecordUnreadable(f"actions/{action}/outcome.json", "it is missing")
+            if found is None:
+                self.plan(action)
+        except RecordUnreadable as torn:
+            return unreadable(None, {}, unknown_request(action), str(torn), began(action))
+        return found
 
     def ids(self, *, limit: int = 0) -> list[str]:
         """Every action's id, oldest first; with `limit`, the newest so many."""
@@ -93,23 +139,30 @@ class Actions:
 
     def recorded(self, action: str) -> set[int]:
         """The numbers of the parts whose outcomes are stored: one short listing."""
-        return {number_of(key) for key in self._store.keys(f"actions/{action}/parts/")}
+        return set(numbered(self._store.keys(f"actions/{action}/parts/")))
 
-    def part_outcomes(self, action: str) -> dict[int, list[Outcome]]:
-        """The outcomes stored so far, by part number."""
-        found = {}
-        for number in self.recorded(action):
-            body = self._store.get(f"actions/{action}/parts/{number:04}.json")
-            if body is not None:
-                found[number] = PartResult.parse(body).outcomes
+    def part_outcomes(self, action: str, plan: Plan | None) -> dict[int, list[Outcome]]:
+        """The outcomes stored so far, by part number; the nodes of a part that can't be read have failed with that cause."""
+        found: dict[int, list[Outcome]] = {}
+        for number, key in numbered(self._store.keys(f"actions/{action}/parts/")).items():
+            body = self._store.get(key)
+            if body is None:
+                continue
+            try:
+                found[number] = read_as(key, body, PartResult.parse).outcomes
+            except RecordUnreadable as torn:
+                names = plan.parts[number - 1] if plan and 1 <= number <= len(plan.parts) else []
+                found[number] = [lost_record(name, str(torn)) for name in names]
         return found
 
     # states
 
     def lifecycle(self, action: str) -> Lifecycle:
         """Shipyard's word for where it stands. Raises UnknownAction."""
-        self.request(action)
-        return lifecycle(self.plan(action), self.outcome(action), paused=self.paused(action))
+        if self.shown(action) is None:
+            raise UnknownAction(f"no action {action}")
+        outcome = self.ended(action)
+        return lifecycle(None if outcome else self.plan(action), outcome, paused=not outcome and self.paused(action))
 
     def stopped(self, action: str) -> bool:
         """Whether somebody stopped it."""
@@ -137,28 +190,31 @@ class Actions:
     def commands(self, action: str) -> list[Command]:
         """Who stopped, paused and unpaused it, and when; `stop` last, because nothing follows it."""
         given = [(key.rpartition("-")[2].removesuffix(".json"), key) for key in self._store.keys(f"actions/{action}/control/")]
-        bodies = [(verb, self._store.get(key)) for verb, key in (*given, ("stop", f"actions/{action}/stop.json"))]
-        return [Command(verb=verb, **json.loads(body)) for verb, body in bodies if body is not None]
+        bodies = [(verb, key, self._store.get(key)) for verb, key in (*given, ("stop", f"actions/{action}/stop.json"))]
+        return [_command(action, verb, key, body) for verb, key, body in bodies if body is not None]
 
     def park(self, action: str, part: int, message: bytes) -> None:
         """Keep a part's message while its action is paused."""
         self._store.create(f"actions/{action}/parked/{part:04}.json", message)
 
-    def parked(self, action: str) -> list[bytes]:
-        """The messages to publish again when the action goes on (those whose parts have no outcomes yet)."""
+    def parked(self, action: str) -> dict[str, bytes]:
+        """Key to message of what is to be published again when the action goes on (parts that have no outcomes yet)."""
         done = self.recorded(action)
-        keys = self._store.keys(f"actions/{action}/parked/")
-        waiting = [key for key in keys if number_of(key) not in done]
-        return [body for key in waiting if (body := self._store.get(key)) is not None]
+        keys = numbered(self._store.keys(f"actions/{action}/parked/"))
+        waiting = [key for number, key in sorted(keys.items()) if number not in done]
+        return {key: body for key in waiting if (body := self._store.get(key)) is not None}
 
     # endings
 
     def close_if_complete(self, action: str, now: datetime, plan: Plan | None = None) -> ActionOutcome | None:
         """End the action when every part has its outcomes; None while one is missing. `plan`: its plan, where it was read already."""
-        plan = plan or self.plan(action)
+        try:
+            plan = plan or self.plan(action)
+        except RecordUnreadable as torn:
+            return self.end_unreadable(action, torn, now)
         if plan is None or not self.recorded(action).issuperset(range(1, len(plan.parts) + 1)):
             return None
-        return self.end(action, conclude(plan, self.part_outcomes(action), now))
+        return self.end(action, conclude(plan, self.part_outcomes(action, plan), now))
 
     def end(self, action: str, outcome: ActionOutcome) -> ActionOutcome:
         """Write the outcome; the first one written is how the action ended, and is returned."""
@@ -167,20 +223,50 @@ class Actions:
         return self.outcome(action) or outcome
 
     def expire(self, action: str, now: datetime) -> ActionOutcome | None:
-        """End an action whose deadline has passed; None where it has time left or was never accepted whole."""
-        request = self.find(action)
+        """End an action whose deadline has passed, or whose records can't be read; None where it has time left or was never accepted."""
+        try:
+            plan = self.plan(action)
+            request = self.find(action)
+            if request is None and plan:
+                raise RecordUnreadable(f"actions/{action}/request.json", "it is missing")
+        except RecordUnreadable as torn:
+            return self._end_in_time(action, torn, now)
         if request is None:
-            self._forget_unaccepted(action, now)
+            if self._overdue(action, now):  # whoever was to record the request never got to it
+                self._store.delete(f"open-actions/{action}")
             return None
         if now < request.deadline:
             return None
-        return self.end(action, expire(self.plan(action), self.part_outcomes(action), request, now))
+        return self.end(action, expire(plan, self.part_outcomes(action, plan), request, now))
 
-    def _forget_unaccepted(self, action: str, now: datetime) -> None:
-        """Whoever was to record the request never got to it: the mark goes when its deadline has passed."""
-        mark = self._store.get(f"open-actions/{action}")
-        if mark and datetime.fromisoformat(mark.decode()) <= now:
-            self._store.delete(f"open-actions/{action}")
+    def _end_in_time(self, action: str, torn: RecordUnreadable, now: datetime) -> ActionOutcome | None:
+        """Only the request can't be read: parts that are under way may still end it as planned, until its deadline."""
+        if self._readable_plan(action) and not self._overdue(action, now):
+            return None
+        return self.end_unreadable(action, torn, now)
+
+    def end_unreadable(self, action: str, torn: RecordUnreadable, now: datetime) -> ActionOutcome:
+        """End an action as failed because of a record that can't be read. What is known of its nodes stays."""
+        plan = self._readable_plan(action)
+        request = self.shown(action) or unknown_request(action)
+        return self.end(action, unreadable(plan, self.part_outcomes(action, plan), request, str(torn), now))
+
+    def _readable_plan(self, action: str) -> Plan | None:
+        try:
+            return self.plan(action)
+        except RecordUnreadable:
+            return None
+
+    def _overdue(self, action: str, now: datetime) -> bool:
+        """Whether the deadline in its mark has passed; for a mark that tells none, whether the id is far from today."""
+        key = f"open-actions/{action}"
+        mark = self._store.get(key)
+        if mark is None:
+            return False
+        try:
+            return read_as(key, mark, _moment) <= now
+        except RecordUnreadable:
+            return abs(now - began(action)) > timedelta(days=UNREADABLE_MARK_DAYS)
 
     def announced(self, action: str) -> bool:
         """Whether the notice of its end is known to be out."""
@@ -190,6 +276,18 @@ class Actions:
         """The notice is confirmed: nothing more happens to this action. Said again, it takes a mark away that was left behind."""
         self._store.create(f"actions/{action}/announced.json", b"{}")
         self._store.delete(f"open-actions/{action}")
+
+
+def _moment(mark: bytes) -> datetime:
+    found = datetime.fromisoformat(mark.decode())
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _command(action: str, verb: str, key: str, body: bytes) -> Command:
+    try:
+        return read_as(key, body, lambda text: Command(verb=verb, **json.loads(text)))
+    except RecordUnreadable as torn:
+        return Command(verb=verb, by=f"unknown ({torn.reason}: {key})", at=began(action))
 
 
 def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:

@@ -15,6 +15,7 @@ from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
 from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.profiles import Gardener, gardener
+from shared.ledger.records import RecordUnreadable, read_as
 from shared.ports import ClusterError, Fleet, ObjectStore, Refused, Stale
 
 
@@ -24,11 +25,16 @@ class DocumentFleet:
     def __init__(self, store: ObjectStore, shoots: Mapping[str, FleetCluster]) -> None:
         self._store = store
         self._shoots = shoots
+        self.unreadable: list[str] = []
+        """Why a cluster was left out of `clusters`."""
 
     def clusters(self) -> Iterator[FleetCluster]:
         changed = {key.split("/")[1] + "/" + key.split("/")[2] for key in self._store.keys("fleet/")} if self._shoots else set()
         for name, cluster in self._shoots.items():
-            yield self._now(cluster) if _folder(name) in changed else cluster
+            try:
+                yield self._now(cluster) if _folder(name) in changed else cluster
+            except RecordUnreadable as torn:  # what it runs is unknown: it is left alone, the others go on
+                self.unreadable.append(f"{name}: {torn}")
 
     def cluster(self, name: str) -> FleetCluster | None:
         return self._now(self._shoots[name]) if name in self._shoots else None
@@ -53,11 +59,18 @@ class DocumentFleet:
 
     def _now(self, cluster: FleetCluster) -> FleetCluster:
         for key in self._store.keys(f"fleet/{_folder(cluster.id)}/"):
-            change = json.loads(self._store.get(key) or b"{}")
-            step = Step(change["component"], change["subject"], change["from"], change["to"])
+            body = self._store.get(key)
+            if body is None:
+                continue
+            step = read_as(key, body, _step)
             if step.version_in(cluster) == step.current:
                 cluster = cluster.with_versions({(step.component, step.subject): step.to})
         return cluster
+
+
+def _step(body: bytes) -> Step:
+    change = json.loads(body)
+    return Step(*(str(change[name]) for name in ("component", "subject", "from", "to")))
 
 
 def _folder(name: str) -> str:
@@ -83,6 +96,7 @@ class Fleets:
             except ClusterError as error:
                 self.unreachable.append(str(error))
                 continue
+            self.unreachable += part.unreadable if isinstance(part, DocumentFleet) else []
             seen.profiles |= {profile.name: profile for profile in profiles}
             seen.namespaced |= {(each.namespace, each.name): each for each in namespaced}
             seen.clusters |= {cluster.id: cluster for cluster in listed}

@@ -15,22 +15,24 @@ import bisect
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ulid import ULID
 
 from shared.domain.actions import Record
 from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
 from shared.domain.names import COMMITTED
-from shared.ledger.records import number_of, read_record
-from shared.ports import ObjectStore, StoreError
+from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
+from shared.ports import ObjectStore
 
 if TYPE_CHECKING:
     from shared.domain.documents.design import DesignNode
     from shared.domain.labels.policies import Policies
     from shared.domain.site import Site
+
+T = TypeVar("T")
 
 NODES_PER_SHARD = 500
 """A part of an action spans one or two shards. A node with 60 labels takes about 2 kB, so a shard about 1 MB."""
@@ -94,19 +96,22 @@ class Revision:
         """Everything but the nodes, resolved."""
         from shared.domain.labels.policies import Policies
 
-        return Policies.from_json(self._object("policies.json"))
+        return self._object("policies.json", Policies.from_json)
 
     @functools.cached_property
     def clusters(self) -> dict[str, dict[str, Any]]:
         """How the revision's Cluster documents say that each is reached, by name; a part that needs no more reads no policy."""
-        found: dict[str, dict[str, Any]] = self._object("clusters.json")
-        return found
+        return self._object("clusters.json", lambda body: {name: dict(access) for name, access in body.items()})
 
     @functools.cached_property
     def gardener(self) -> list[Document]:
         """The revision's CloudProfile, NamespacedCloudProfile and Shoot documents."""
-        found: list[dict[str, Any]] = self._object("gardener.json")["documents"]
-        return [Document(each["file"], 0, each["line"], each["data"]["kind"], each["name"], each["data"]) for each in found]
+        return self._object(
+            "gardener.json",
+            lambda body: [
+                Document(each["file"], 0, each["line"], each["data"]["kind"], each["name"], each["data"]) for each in body["documents"]
+            ],
+        )
 
     def node(self, name: str) -> DesignNode | None:
         """One node of the design, from its shard."""
@@ -130,18 +135,17 @@ class Revision:
     def _read_shard(self, number: int) -> dict[str, DesignNode]:
         from shared.domain.documents.design import DesignNode
 
-        return {name: DesignNode.from_json(name, body) for name, body in self._object(f"nodes/{number:05}.json").items()}
+        return self._object(
+            f"nodes/{number:05}.json", lambda shard: {name: DesignNode.from_json(name, body) for name, body in shard.items()}
+        )
 
-    def _object(self, name: str) -> dict[str, Any]:
+    def _object(self, name: str, read: Callable[[dict[str, Any]], T]) -> T:
+        """What `read` makes of one of the revision's objects. Raises RecordUnreadable, also where it is missing."""
         key = f"revisions/{self.number:06}/{self.about.objects}/{name}"
         body = self._store.get(key)
-        try:
-            found = json.loads(body) if body is not None else None
-        except ValueError as error:
-            raise StoreError(f"{key} in the store is not whole JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise StoreError(f"revision {self.number} is not whole: {key} is missing from the store")
-        return found
+        if body is None:
+            raise RecordUnreadable(key, f"it is missing, revision {self.number} is not whole")
+        return read_as(key, body, lambda text: read(json.loads(text)))
 
 
 class Revisions:
@@ -181,7 +185,7 @@ class Revisions:
         """What was staged under this key."""
         found = read_record(self._store, key, Staged)
         if found is None:
-            raise StoreError(f"{key} is missing from the store")
+            raise RecordUnreadable(key, "it is missing")
         return found
 
     def _staged_count(self, collection: str) -> int:
@@ -260,10 +264,20 @@ class Revisions:
         """Every committed number, ascending."""
         return list(range(1, self.newest() + 1))
 
+    def listed(self) -> list[tuple[Committed, str]]:
+        """Every commit, ascending, with why it can't be read: an empty text, or all else is empty."""
+        return [self._listed(number) for number in self.numbers()]
+
+    def _listed(self, number: int) -> tuple[Committed, str]:
+        try:
+            return self.get(number).about, ""
+        except (RecordUnreadable, UnknownRevision) as torn:
+            return _unknown_commit(number), str(torn)
+
     def get(self, number: int) -> Revision:
         """A revision. Raises UnknownRevision."""
         if number not in self._known:
-            key = f"revisions/{number:06}/revision.json"
+            key = revision_key(number)
             about = read_record(self._store, key, Committed)
             if about is None:
                 raise UnknownRevision(f"no revision {number}; the newest is {self.newest()}")
@@ -283,11 +297,22 @@ class Revisions:
 
     def tagged(self, tag: str) -> list[int]:
         """The revisions that carry a tag."""
-        return [number_of(key) for key in self._store.keys(f"tags/{tag}/")]
+        return sorted(numbered(self._store.keys(f"tags/{tag}/")))
 
     def tags(self, number: int) -> list[str]:
         """The tags of a revision; `committed` is on every one."""
         return [COMMITTED, *(tag for tag in self._store.folders("tags/") if number in self.tagged(tag))]
+
+
+def _unknown_commit(number: int) -> Committed:
+    """Stands in for a commit that can't be read, in lists."""
+    at = datetime.fromtimestamp(0, UTC)
+    return Committed(number=number, objects="", by="unknown", at=at, digest="", collections={}, documents=0, nodes=0, bounds=[])
+
+
+def revision_key(number: int) -> str:
+    """The object that makes a revision."""
+    return f"revisions/{number:06}/revision.json"
 
 
 def sources_of(collections: Iterable[Staged]) -> list[Source]:

@@ -8,9 +8,11 @@ from datetime import datetime
 
 from ulid import ULID
 
+from shared.domain.actions import lost_record
 from shared.domain.names import UPDATE_LABELS, UPDATE_VERSIONS
 from shared.ledger.actions import WrongState
-from shared.messages import NodeApply, Outgoing, PartResult, RelabelRequest, VersionUpdate
+from shared.ledger.records import RecordUnreadable, numbered, read_as
+from shared.messages import Malformed, NodeApply, Outgoing, PartResult, RelabelRequest, VersionUpdate
 from shared.world import World
 
 
@@ -21,12 +23,33 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
     world.actions.control(action, verb, by, now)
     if verb == "pause":
         return
-    message = VersionUpdate if world.actions.request(action).name == UPDATE_VERSIONS else NodeApply
-    parked = [Outgoing(body, {"type": message.__name__}) for body in world.actions.parked(action)]
-    if parked:
-        world.bus.publish(message.TOPIC, parked)
-    elif verb == "stop":
-        world.bus.publish(PartResult.TOPIC, [PartResult(action=action).outgoing()])
+    going_on: dict[str, list[Outgoing]] = {}
+    for key, body in world.actions.parked(action).items():
+        message = _parked_message(action, key, body, world)
+        going_on.setdefault(message.TOPIC, []).append(message.outgoing())
+    if not going_on and verb == "stop":
+        going_on = {PartResult.TOPIC: [PartResult(action=action).outgoing()]}
+    for topic, messages in going_on.items():
+        world.bus.publish(topic, messages)
+
+
+def _parked_message(action: str, key: str, body: bytes, world: World) -> NodeApply | VersionUpdate | PartResult:
+    """The part's message as it was parked; where it can't be read, the part's result, which says so."""
+    try:
+        return VersionUpdate.parse(body)
+    except Malformed:
+        try:
+            return read_as(key, body, NodeApply.parse)
+        except RecordUnreadable as torn:
+            return _never_sent(action, torn, world)
+
+
+def _never_sent(action: str, torn: RecordUnreadable, world: World) -> PartResult:
+    """The result of a part whose parked message can't be read: its nodes have failed with that cause."""
+    plan = world.actions.plan(action)
+    (number,) = numbered([torn.key])
+    names = plan.parts[number - 1] if plan and number <= len(plan.parts) else []
+    return PartResult(action=action, part=number, outcomes=[lost_record(name, str(torn)) for name in names])
 
 
 def parked(task: NodeApply | VersionUpdate, world: World) -> bool:

@@ -317,7 +317,7 @@ def test_the_metrics_say_what_runs_and_how_long_it_may(site: Site) -> None:
     from functions.api.health import _versions
     from shared.domain.exposition import exposition
 
-    assert [line for line in exposition(_versions(site.world)).splitlines() if not line.startswith("#")] == [
+    assert [line for line in exposition(_versions(site.world.revisions.get(1), site.world)).splitlines() if not line.startswith("#")] == [
         'hullmark_version_in_use{profile="p",subject="kubernetes",version="1.27.3"} 3',
         'hullmark_version_in_use{profile="p",subject="linux",version="1.0.0"} 2',
         'hullmark_version_days_to_expiry{profile="p",subject="kubernetes",version="1.27.3"} -21',
