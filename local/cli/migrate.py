@@ -13,9 +13,9 @@ import click
 from local.cli.inputs import documents_option, read_files
 from local.cli.output import ERROR, OK, PENDING, Failure, emit
 from local.manifests.files import ChangedMeanwhile, is_manifest, read_if, replace, walk
-from shared.domain.documents.kinds import parsed
+from shared.domain.documents.kinds import LabelAliases, parsed
 from shared.domain.documents.reading import DocumentsRefused, read
-from shared.domain.labels.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force, pairs_declared
+from shared.domain.labels.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force
 from shared.domain.manifests.findings import BadRenaming, Finding, Renaming, Renamings, examine
 
 _INFORMATION = "https://kubernetes.io/docs/reference/labels-annotations-taints/"
@@ -112,17 +112,12 @@ def _declared_pairs(files: Sequence[str]) -> list[AliasPair]:
     documents, problems = read(read_files(files))
     pairs: list[AliasPair] = []
     for document in documents:
-        if document.kind != "LabelAliases":
-            continue
-        model = parsed(document)
+        model = parsed(document) if document.kind == "LabelAliases" else None
         if isinstance(model, list):
             problems += model
-            continue
-        here = pairs_declared(document.data["spec"])
-        pairs += here
-        problems += [
-            document.problem(("spec", "pairs", found.index, found.field), found.type, found.message) for found in check_pairs(here)
-        ]
+        elif isinstance(model, LabelAliases):
+            pairs += model.spec.pairs
+            problems += [document.problem(("spec", "pairs", p.index, p.field), p.type, p.message) for p in check_pairs(model.spec.pairs)]
     if problems:
         raise DocumentsRefused(problems)
     return pairs

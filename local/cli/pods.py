@@ -89,7 +89,7 @@ def _committed() -> list[PodLabelPolicySpec]:
     from local.cli.cloud import service
 
     declared = service().documents.declared()
-    return [PodLabelPolicySpec.model_validate(spec) for spec in declared.policies.pod_policies] if declared else []
+    return declared.policies.pod_policies if declared else []
 
 
 def _name(pod: Pod) -> str:

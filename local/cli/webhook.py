@@ -15,9 +15,9 @@ from local.cli.output import BLOCKED, Failure, emit, grid, output_option
 from shared.adapters.apiserver import Rejected
 from shared.adapters.kubernetes import Kubernetes
 from shared.domain.documents.kinds import PodLabelPolicy, PodLabelPolicySpec, parsed
-from shared.domain.documents.reading import Document, DocumentsRefused, Problem, read
+from shared.domain.documents.reading import Document, DocumentsRefused, read
 from shared.domain.pods.webhooks import GATE, Client, Object, Server, Verdict, judge, manifest
-from shared.domain.site import Context, check_pod_policies
+from shared.domain.site import check_pod_policies
 from shared.ports import ClusterError
 
 CONFIGURATION = "MutatingWebhookConfiguration"
@@ -94,26 +94,17 @@ def _told(verdicts: Sequence[Verdict], configurations: Sequence[Object]) -> Iter
 def documents_in(files: Sequence[str]) -> tuple[list[Object], list[PodLabelPolicySpec]]:
     """Configurations and policies among the files' documents; other documents are left alone. Raises DocumentsRefused."""
     documents, problems = read(read_files(files))
-    policies = [document for document in documents if document.kind == "PodLabelPolicy"]
-    specs, shaped = [], []
-    for document in policies:
-        found = _policy(document)
-        if isinstance(found, PodLabelPolicySpec):
-            specs.append(found)
-            shaped.append(document)
-        else:
-            problems += found
-    problems += check_pod_policies(shaped, Context())
+    written: list[tuple[Document, PodLabelPolicy]] = []
+    for document in documents:
+        model = parsed(document) if document.kind == "PodLabelPolicy" else None
+        if isinstance(model, list):
+            problems += model
+        elif isinstance(model, PodLabelPolicy):
+            written.append((document, model))
+    problems += check_pod_policies(written)
     if problems:
         raise DocumentsRefused(problems)
-    return [document.data for document in documents if document.kind == CONFIGURATION], specs
-
-
-def _policy(document: Document) -> PodLabelPolicySpec | list[Problem]:
-    model = parsed(document)
-    if isinstance(model, list):
-        return model
-    return model.spec if isinstance(model, PodLabelPolicy) else []
+    return [document.data for document in documents if document.kind == CONFIGURATION], [model.spec for _, model in written]
 
 
 def _gate(text: str) -> tuple[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -15,17 +15,17 @@ from shared.domain.documents.kinds import (
     Cluster,
     GeneratedLabels,
     HullmarkDocument,
+    LabelAliases,
     LabelRules,
     NodeLabelPolicy,
     NodeMatch,
     PodLabelPolicy,
-    PodLabelPolicySpec,
     did_you_mean,
     parsed,
 )
 from shared.domain.documents.reading import Document, DocumentsRefused, Path, Problem, Source, read
 from shared.domain.keys import PROTECTED, is_subdomain, key_error, reconciled, value_error
-from shared.domain.labels.aliases import AliasPair, check_pairs, in_force, pairs_declared
+from shared.domain.labels.aliases import AliasPair, check_pairs, in_force
 from shared.domain.labels.policies import Clash, Declared, Policies, clashes_of, declare, keys_looked_at, selects
 from shared.domain.pods.copying import check_pod_policy
 
@@ -44,27 +44,20 @@ class Context(NamedTuple):
     now: datetime | None = None
 
 
-Check = Callable[[Sequence[Document], Context], Iterable[Problem]]
-
-
-def check_aliases(documents: Sequence[Document], _: Context) -> Iterator[Problem]:
+def check_aliases(written: Iterable[tuple[Document, LabelAliases]]) -> Iterator[Problem]:
     """All declared pairs together: a cycle may run through two documents."""
-    places = [(document, number) for document in documents for number in range(len(document.data["spec"]["pairs"]))]
-    for found in check_pairs([pair for document in documents for pair in pairs_declared(document.data["spec"])]):
-        document, number = places[found.index]
+    pairs = [(document, number, pair) for document, model in written for number, pair in enumerate(model.spec.pairs)]
+    for found in check_pairs([pair for _, _, pair in pairs]):
+        document, number, _ = pairs[found.index]
         path: Path = ("spec", "pairs", number, *([found.field] if found.field else []))
         yield document.problem(path, found.type, found.message)
 
 
-def check_pod_policies(documents: Sequence[Document], _: Context) -> Iterator[Problem]:
+def check_pod_policies(written: Iterable[tuple[Document, PodLabelPolicy]]) -> Iterator[Problem]:
     """Keys that pods must keep, and names that are none."""
-    for document in documents:
-        for found in check_pod_policy(PodLabelPolicySpec.model_validate(_spec(document))):
+    for document, model in written:
+        for found in check_pod_policy(model.spec):
             yield document.problem(("spec", *found.path), found.type, found.message)
-
-
-CHECKS: Mapping[str, tuple[Check, ...]] = {"LabelAliases": (check_aliases,), "PodLabelPolicy": (check_pod_policies,)}
-"""Rules of a kind beyond its shape, by kind: each sees all documents of the kind whose shape is right."""
 
 
 @dataclass(slots=True)
@@ -128,11 +121,8 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
         shaped.add(by_kind.get(kind, ()))
     site.gardener = {kind: by_kind[kind] for kind in GARDENER_KINDS if kind in by_kind}
     context = Context(read(previous)[0], now)
-    for kind, checks in CHECKS.items():
-        sound = shaped.sound.get(kind, []) if kind in KINDS else by_kind.get(kind, [])
-        for each in checks if sound else ():
-            problems += each(sound, context)
-    problems += _versions(site, shaped.sound.get("Cluster", ()), context)
+    problems += [*check_aliases(shaped.written(LabelAliases)), *check_pod_policies(shaped.written(PodLabelPolicy))]
+    problems += _versions(site, [document for document, _ in shaped.written(Cluster)], context)
 
     allowed = frozenset(key for rules in shaped.models(LabelRules) for key in rules.spec.allow_protected)
     problems += shaped.check_labels(allowed)
@@ -193,7 +183,6 @@ class _Shaped:
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
-        self.sound: dict[str, list[Document]] = {}
         self.read: list[tuple[Document, HullmarkDocument]] = []
 
     def add(self, documents: Iterable[Document]) -> None:
@@ -204,7 +193,6 @@ class _Shaped:
             if isinstance(model, list):
                 self.problems += model
             else:
-                self.sound.setdefault(document.kind, []).append(document)
                 self.read.append((document, model))
             first = names.setdefault("" if document.kind == "LabelRules" else document.name, document)
             if first is not document and (document.name or document.kind == "LabelRules"):
@@ -214,19 +202,20 @@ class _Shaped:
 
     def models(self, kind: type[T]) -> list[T]:
         """The models of a kind, in the order of the documents."""
-        return [model for _, model in self.read if isinstance(model, kind)]
+        return [model for _, model in self.written(kind)]
+
+    def written(self, kind: type[T]) -> list[tuple[Document, T]]:
+        """The models of a kind with the documents that they were read from."""
+        return [(document, model) for document, model in self.read if isinstance(model, kind)]
 
     def policies(self) -> Policies:
         """Everything but the nodes."""
-        rules = self.models(LabelRules)
-        pairs: list[AliasPair] | None = None
-        if "LabelAliases" in self.sound:
-            pairs = [pair for document in self.sound["LabelAliases"] for pair in pairs_declared(document.data["spec"])]
+        rules, aliases = self.models(LabelRules), self.models(LabelAliases)
         return Policies(
             self.models(NodeLabelPolicy),
             clusters={model.name: _spec(document) for document, model in self.read if isinstance(model, Cluster)},
-            alias_pairs=pairs,
-            pod_policies=[_spec(document) for document, model in self.read if isinstance(model, PodLabelPolicy)],
+            alias_pairs=[pair for model in aliases for pair in model.spec.pairs] if aliases else None,
+            pod_policies=[model.spec for model in self.models(PodLabelPolicy)],
             keep_domains=rules[0].spec.keep_domains if rules else None,
             allow_protected=rules[0].spec.allow_protected if rules else (),
         )

@@ -129,7 +129,7 @@ def _own(cluster: Cluster, namespace: str, pod: str, reads: Reads, seconds: floa
 def declared_by(world: World) -> Declared:
     """The policies of the newest revision; none before the first one."""
     revision = world.releases.look().committed
-    policies = tuple(map(PodLabelPolicySpec.model_validate, revision.policies.pod_policies)) if revision else ()
+    policies = revision.policies.pod_policies if revision else ()
 
     def open_cluster(name: str) -> Cluster:
         return world.cluster(world.default_cluster(revision) if name == "default" else name, revision)

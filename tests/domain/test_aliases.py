@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.domain.documents.kinds import LabelAliasesSpec, parsed
+from shared.domain.documents.reading import Document
 from shared.domain.labels.aliases import (
     KEP_793,
     AliasPair,
@@ -16,7 +18,6 @@ from shared.domain.labels.aliases import (
     cluster_version,
     forbidden_secondaries,
     in_force,
-    pairs_declared,
     reconcile,
 )
 
@@ -224,9 +225,32 @@ def test_pairs_that_never_meet_at_one_version_are_welcome(pairs: Any) -> None:
     assert check_pairs(pairs) == []
 
 
-def test_a_labelaliases_document_becomes_pairs() -> None:
-    spec = {
-        "pairs": [{"primary": "new", "secondary": "old", "ensureSecondaryExists": True, "from": "1.20"}, {"primary": "a", "secondary": "b"}]
-    }
+def test_a_labelaliases_document_holds_the_pairs_that_decide() -> None:
+    written = [
+        {"primary": "new", "secondary": "old", "ensureSecondaryExists": True, "from": "1.20"},
+        {"primary": "a", "secondary": "b", "before": None},
+    ]
+    assert LabelAliasesSpec.model_validate({"pairs": written}).pairs == [AliasPair("new", "old", True, "1.20"), AliasPair("a", "b")]
 
-    assert pairs_declared(spec) == [AliasPair("new", "old", True, "1.20"), AliasPair("a", "b")]
+
+@pytest.mark.parametrize(
+    ("pair", "path", "says"),
+    [
+        ({"primary": "a"}, "spec.pairs[0].secondary", "`secondary` is required"),
+        ({"primary": "a", "secondary": "b", "form": "1.20"}, "spec.pairs[0].form", "unknown field `form`: did you mean from?"),
+        ({"primary": "a", "secondary": "b", "from_": "1.20"}, "spec.pairs[0].from_", "unknown field `from_`: did you mean from?"),
+        ({"primary": "a", "secondary": 1}, "spec.pairs[0].secondary", "must be text, not a number: put it in quotes"),
+        ({"primary": "a", "secondary": "b", "from": 1.2}, "spec.pairs[0].from", "must be text, not a number: put it in quotes"),
+        (
+            {"primary": "a", "secondary": "b", "ensureSecondaryExists": "yes"},
+            "spec.pairs[0].ensureSecondaryExists",
+            "must be true or false, not text: write true or false, without quotes",
+        ),
+        ("a=b", "spec.pairs[0]", "must be a mapping, not text"),
+    ],
+)
+def test_a_pair_that_is_written_wrong_is_told_where_and_what_to_do(pair: Any, path: str, says: str) -> None:
+    body = {"apiVersion": "hullmark.dev/v1", "kind": "LabelAliases", "metadata": {"name": "l"}, "spec": {"pairs": [pair]}}
+    found = parsed(Document("f.yaml", 0, 1, "LabelAliases", "l", body))
+    assert isinstance(found, list)
+    assert [(problem.path, problem.message) for problem in found] == [(path, says)]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.domain.documents.design import DesignNode, flat, over
-from shared.domain.documents.kinds import NodeLabelPolicy
+from shared.domain.documents.kinds import NodeLabelPolicy, PodLabelPolicySpec
 from shared.domain.keys import PROTECTED, key_error, value_error
-from shared.domain.labels.aliases import KEP_793
+from shared.domain.labels.aliases import KEP_793, in_force
 from shared.domain.labels.policies import (
     KEEP_DOMAINS,
     UNKNOWN_MANAGER,
@@ -258,12 +258,23 @@ def test_rules_come_back_from_json() -> None:
         ),
         policy("q", {"b": "1"}, nodes={"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}, priority=3),
     ]
-    rules = Policies(policies, clusters={"c": {"provider": "gke"}}, pod_policies=[{"extra": ["a"]}], keep_domains=["example.com"])
+    rules = Policies(
+        policies, clusters={"c": {"provider": "gke"}}, pod_policies=[PodLabelPolicySpec(extra=["a"])], keep_domains=["example.com"]
+    )
     again = Policies.from_json(json.loads(json.dumps(rules.to_json())))
     assert again.to_json() == rules.to_json()
     assert again.all == rules.all
     assert (again.clusters, again.keep_domains, again.alias_pairs) == ({"c": {"provider": "gke"}}, ("example.com",), KEP_793)
+    assert again.pod_policies == [PodLabelPolicySpec(extra=["a"])]
     assert again.named_nodes() == {"n1"}
+
+
+def test_rules_that_an_earlier_version_kept_are_read() -> None:
+    pair = {"primary": "new", "secondary": "old", "ensure_secondary_exists": True, "from_": "", "before": "1.30"}
+    kept = {"policies": [], "clusters": {}, "aliasPairs": [pair], "podPolicies": [{"asAnnotations": True}], "keepDomains": []}
+    read = Policies.from_json(kept)
+    assert read.pod_policies == [PodLabelPolicySpec.model_validate({"asAnnotations": True})]
+    assert [in_force(read.alias_pairs, version) for version in ("1.29", "1.30")] == [read.alias_pairs, ()]
 
 
 def test_a_design_node_comes_back_from_json() -> None:

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.domain.documents.kinds import PodLabelPolicySpec
 from shared.domain.documents.reading import DocumentsRefused, Source
 from shared.domain.labels.aliases import KEP_793
 from shared.domain.labels.policies import KEEP_DOMAINS
@@ -174,7 +175,7 @@ def test_a_site_is_the_sum_of_its_documents() -> None:
         "n2": {"labels": {"rack": "r1"}, "sources": {"rack": "NodeLabelPolicy/p"}},
     }
     assert site.policies.clusters == {"c": {"access": {"inCluster": {}}}}
-    assert site.policies.pod_policies == [{"extra": ["example.com/x"]}]
+    assert site.policies.pod_policies == [PodLabelPolicySpec(extra=["example.com/x"])]
     assert (site.policies.alias_pairs, site.policies.keep_domains) == (KEP_793, KEEP_DOMAINS)
     assert [document.title for document in site.gardener["CloudProfile"]] == ["CloudProfile/cp"]
     assert site.document_count == 6

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from shared.domain.documents.reading import Document, Path, Problem, type_name
@@ -17,8 +18,16 @@ Names = Annotated[list[str], Field(min_length=1)]
 """A list that says something: an empty one might mean all or none, so it is refused."""
 
 
+_Text = Annotated[str, Strict()]
+
+
+def _field_name(name: str) -> str:
+    """What a field is called in a document: `from_` is `from`, because Python keeps that word for itself."""
+    return to_camel(name.rstrip("_"))
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=_field_name, defer_build=True)
 
 
 class Metadata(_Strict):
@@ -212,7 +221,7 @@ GeneratedFrom = Literal["rack", "tag", "hardwareProfile", "hostProfile", "hostna
 class GeneratedLabelsSpec(_Strict):
     """A label that the design itself answers: `key` gets what `from` says of the node (docs/documents.md, "GeneratedLabels")."""
 
-    from_: GeneratedFrom = Field(alias="from")
+    from_: GeneratedFrom
     key: str
 
 
@@ -223,14 +232,20 @@ class GeneratedLabels(HullmarkDocument):
     spec: GeneratedLabelsSpec
 
 
-class AliasPair(_Strict):
-    """`secondary` follows `primary`; `from`/`before`: the cluster versions for which the pair holds."""
+@dataclass(frozen=True, slots=True)
+class AliasPair:
+    """`secondary` follows `primary`; where it is absent it is created only if `ensure_secondary_exists`.
 
-    primary: str
-    secondary: str
-    ensure_secondary_exists: bool = False
-    from_: str | None = Field(default=None, alias="from")
-    before: str | None = None
+    In force for cluster versions in [`from_`, `before`); None is no bound. One value from the document to the decision; no model, because
+    decisions look it up by its hash, node by node.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", alias_generator=_field_name)
+    primary: _Text
+    secondary: _Text
+    ensure_secondary_exists: Annotated[bool, Strict()] = False
+    from_: _Text | None = None
+    before: _Text | None = None
 
 
 class LabelAliasesSpec(_Strict):
@@ -303,8 +318,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f": did you mean {folded[close[0]]}?" if close else ""
 
 
-_WANTED = {"string_type": "text", "list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping", "int_type": "a whole number",
-           "bool_type": "true or false", "int_from_float": "a whole number"}  # fmt: skip
+_WANTED = {"string_type": "text", "list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping", "dataclass_type": "a mapping",
+           "int_type": "a whole number", "bool_type": "true or false", "int_from_float": "a whole number"}  # fmt: skip
 _ADVICE = {("string_type", "a number"): ": put it in quotes", ("string_type", "true or false"): ": put it in quotes",
            ("list_type", "text"): ": write it as [value]", ("int_type", "text"): ": leave the quotes out",
            ("bool_type", "text"): ": write true or false, without quotes"}  # fmt: skip
@@ -315,7 +330,7 @@ def _told(kind: str, error: Any, model: type[BaseModel], path: Path) -> tuple[st
     name, value = path[-1] if path else "", error["input"]
     if kind == "missing":
         return "Required", f"`{name}` is required"
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return "Unknown", f"unknown field `{name}`{did_you_mean(str(name), _fields_at(model, path[:-1]))}"
     if kind == "literal_error":
         known = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
@@ -329,14 +344,21 @@ def _told(kind: str, error: Any, model: type[BaseModel], path: Path) -> tuple[st
     return "Invalid", error["msg"].removeprefix("Value error, ")
 
 
-def _fields_at(model: type[BaseModel] | None, path: Path) -> list[str]:
+def _fields_at(model: type[BaseModel] | type[AliasPair] | None, path: Path) -> list[str]:
     for step in path:
         if model is not None and isinstance(step, str):
-            model = next((_model_in(field.annotation) for field in model.model_fields.values() if field.alias == step), None)
-    return [str(field.alias) for field in model.model_fields.values()] if model else []
+            model = next((_model_in(annotation) for name, annotation in _fields_of(model) if name == step), None)
+    return [name for name, _ in _fields_of(model)] if model else []
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _fields_of(model: type[BaseModel] | type[AliasPair]) -> list[tuple[str, Any]]:
+    """Each field's name in a document, and what it holds."""
+    if issubclass(model, BaseModel):
+        return [(str(field.alias), field.annotation) for field in model.model_fields.values()]
+    return [(_field_name(field.name), field.type) for field in fields(model)]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | type[AliasPair] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel | AliasPair):
         return annotation
     return next((found for each in get_args(annotation) if (found := _model_in(each))), None)

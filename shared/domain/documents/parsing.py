@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import yaml
 from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
-from shared.domain.documents.reading import Path
+from shared.domain.documents.paths import Path
 
 MAX_DEPTH = 64
 """How deep a document may nest. Kubernetes' own objects stay below 20."""

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
+from shared.domain.documents.paths import Path as Path
+from shared.domain.documents.paths import path_text as path_text
 from shared.domain.nodes import Node, NodeListing, NodeObject
-
-Path = tuple[str | int, ...]
-"""Where in a document: `("spec", "labels", "rack")`; the empty path is the document itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +90,6 @@ class DocumentsRefused(Exception):
         super().__init__("\n".join(f"{p.file}:{p.line}: {p.document}: {p.path}: {p.message}" for p in problems))
 
 
-def path_text(path: Path) -> str:
-    """A path as people read it: `spec.labels[example.com/rack]`, `spec.pairs[0].primary`."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif _PLAIN_KEY.fullmatch(step):
-            text += f".{step}" if text else step
-        else:
-            text += f"[{step}]"
-    return text
-
-
 def read(sources: Iterable[Source]) -> tuple[list[Document], list[Problem]]:
     """Every document of these files in order, and everything that cannot be read. A file that breaks off keeps what stood before.
 
@@ -158,7 +144,6 @@ def type_name(value: Any) -> str:
 
 
 _LISTS = ("", "List", "NodeList")
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 _TYPE_NAMES = {
     str: "text",
     bool: "true or false",

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
+from shared.domain.documents.kinds import AliasPair as AliasPair
 from shared.domain.keys import PROTECTED, key_error
 
 ClusterVersion = tuple[int, int, int]
@@ -21,20 +21,6 @@ NEWEST: ClusterVersion = (1 << 31, 0, 0)
 """Stands for a cluster that does not tell its version: the rules of today."""
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\+?(?:\.(\d+))?(?=[-+.]|\Z)")
-
-
-@dataclass(frozen=True, slots=True)
-class AliasPair:
-    """`secondary` follows `primary`; where it is absent it is created only if `ensure_secondary_exists`.
-
-    In force for cluster versions in [`from_`, `before`); an empty bound is none.
-    """
-
-    primary: str
-    secondary: str
-    ensure_secondary_exists: bool = False
-    from_: str = ""
-    before: str = ""
 
 
 KEP_793: tuple[AliasPair, ...] = (
@@ -173,20 +159,6 @@ class PairProblem:
     field: str
     type: str
     message: str
-
-
-def pairs_declared(spec: Mapping[str, Any]) -> list[AliasPair]:
-    """Read `spec.pairs` of a LabelAliases document whose shape has been checked (docs/documents.md)."""
-    return [
-        AliasPair(
-            str(pair["primary"]),
-            str(pair["secondary"]),
-            bool(pair.get("ensureSecondaryExists", False)),
-            str(pair.get("from") or ""),
-            str(pair.get("before") or ""),
-        )
-        for pair in spec.get("pairs") or []
-    ]
 
 
 def check_pairs(pairs: Sequence[AliasPair]) -> list[PairProblem]:

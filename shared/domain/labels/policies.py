@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from shared.domain.documents.design import DesignNode, flat
-from shared.domain.documents.kinds import Expression, NodeLabelPolicy, NodeMatch, OnConflict, Prune
+from shared.domain.documents.kinds import Expression, NodeLabelPolicy, NodeMatch, OnConflict, PodLabelPolicySpec, Prune
 from shared.domain.keys import PROTECTED
 from shared.domain.labels.aliases import KEP_793, AliasPair
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
@@ -98,7 +98,7 @@ class Policies:
         *,
         clusters: Mapping[str, dict[str, Any]] | None = None,
         alias_pairs: Iterable[AliasPair] | None = None,
-        pod_policies: Iterable[dict[str, Any]] = (),
+        pod_policies: Iterable[PodLabelPolicySpec] = (),
         keep_domains: Iterable[str] | None = None,
         allow_protected: Iterable[str] = (),
     ) -> None:
@@ -108,7 +108,7 @@ class Policies:
         self.alias_pairs = KEP_793 if alias_pairs is None else tuple(alias_pairs)
         """The declared pairs, for whatever cluster version; KEP-793's where no document declares any."""
         self.pod_policies = list(pod_policies)
-        """The PodLabelPolicy documents' specs, as they were written."""
+        """The PodLabelPolicy documents' specs."""
         self.keep_domains = KEEP_DOMAINS if keep_domains is None else tuple(keep_domains)
         """What `prune: all` spares besides Kubernetes' own domains."""
         self.keys_looked_at = frozenset(key for policy in self.all for key in keys_looked_at(policy))
@@ -132,7 +132,7 @@ class Policies:
             "policies": [policy.model_dump(mode="json", by_alias=True, exclude_none=True) for policy in self.all],
             "clusters": self.clusters,
             "aliasPairs": [asdict(pair) for pair in self.alias_pairs],
-            "podPolicies": self.pod_policies,
+            "podPolicies": [spec.model_dump(mode="json", by_alias=True, exclude_unset=True) for spec in self.pod_policies],
             "keepDomains": list(self.keep_domains),
             "allowProtected": sorted(self.allow_protected),
         }
@@ -144,7 +144,7 @@ class Policies:
             [NodeLabelPolicy.model_validate(policy) for policy in body["policies"]],
             clusters=body["clusters"],
             alias_pairs=[AliasPair(**pair) for pair in body["aliasPairs"]],
-            pod_policies=body["podPolicies"],
+            pod_policies=map(PodLabelPolicySpec.model_validate, body["podPolicies"]),
             keep_domains=body["keepDomains"],
             allow_protected=body.get("allowProtected", ()),
         )
