@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from local.steps import ROOT
 from shared.domain.names import ACTIONS, TAGS
 from shared.domain.notices import NOTICES
+from shared.domain.reasons.table import GROUPS
 
 WRITTEN = "<!-- Written by `make docs`; edit the table instead: {source} -->"
 
@@ -47,7 +48,20 @@ def notices_page() -> str:
     )
 
 
-PAGES: dict[str, Callable[[], str]] = {"actions.md": actions_page, "notices.md": notices_page}
+def reasons_page() -> str:
+    """`docs/reasons.md`."""
+    lines = [
+        "Every outcome, refusal and problem carries a reason: a code to group by, beside a message that says what it is about this time.",
+        "`hullmark explain CODE` prints what stands here. Codes that others make pass through as they are: an API server's own",
+        "(`metav1.Status`), AWS's error codes, `HTTP` with a status where there was no code, and the class of an exception nobody foresaw.",
+    ]
+    for group in GROUPS:
+        rows = [(f"`{code}`", reason.meaning, reason.remedy or "nothing") for code, reason in group.reasons.items()]
+        lines += ["", f"## {group.title}", "", f"Said by {group.said_by}.", "", *_table(("reason", "meaning", "what to do"), rows)]
+    return _page("Reasons", "shared/domain/reasons/", *lines)
+
+
+PAGES: dict[str, Callable[[], str]] = {"actions.md": actions_page, "notices.md": notices_page, "reasons.md": reasons_page}
 
 
 def _page(title: str, source: str, *lines: str) -> str:

@@ -17,8 +17,8 @@ from shared import telemetry, wiring
 from shared.domain.actions import lost_record
 from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATED
 from shared.domain.outcomes import Outcome
+from shared.domain.reasons.versions import sentence
 from shared.domain.versions.clusters import FleetCluster, Step
-from shared.domain.versions.reasons import REASONS
 from shared.domain.versions.semver import InvalidVersion, parse
 from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, VersionUpdate
@@ -66,7 +66,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     elif found is None:
         outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {task.cluster}") for step in steps]
     elif found[1].deleting:
-        outcomes = [_outcome(step, "skipped", "ClusterDeleting", REASONS["ClusterDeleting"]) for step in steps]
+        outcomes = [_outcome(step, "skipped", "ClusterDeleting", sentence("ClusterDeleting")) for step in steps]
     elif not (task.force_window or found[1].maintain or found[1].window.open(now)):
         outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(found[1], now)) for step in steps]
     else:
@@ -118,7 +118,7 @@ def _above(version: str, limit: str) -> bool:
 
 def _shut(cluster: FleetCluster, now: datetime) -> str:
     following = cluster.window.next(now)
-    return f"{REASONS['OutsideWindow']}{f' ({following:%Y-%m-%d %H:%M} UTC)' if following else ''}"
+    return f"{sentence('OutsideWindow')}{f' ({following:%Y-%m-%d %H:%M} UTC)' if following else ''}"
 
 
 def _outcome(step: Step, kind: str, reason: str = "", message: str = "", *, retryable: bool = False) -> Outcome:

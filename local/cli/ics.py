@@ -9,8 +9,8 @@ from hashlib import sha256
 from icalendar import Calendar
 from icalendar import Event as Entry
 
+from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import ForecastEntry
-from shared.domain.versions.reasons import REASONS
 
 
 def calendar_bytes(events: Iterable[ForecastEntry], now: datetime) -> bytes:
@@ -37,7 +37,7 @@ def _entry(event: ForecastEntry, now: datetime) -> Entry:
     entry.add("dtstart", at)
     entry.add("dtend", until)
     entry.add("summary", f"{where}: {what} {step}")
-    entry.add("description", f"{event.description}\n{REASONS.get(event.code, '')}".rstrip())
+    entry.add("description", f"{event.description}\n{sentence(event.code)}".rstrip())
     entry.add("categories", ["stuck" if event.stuck else event.kind or event.code])
     entry.add("transp", "TRANSPARENT")
     return entry

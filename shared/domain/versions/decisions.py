@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeVar
 
+from shared.domain.reasons.versions import sentence
 from shared.domain.versions.catalogue import AMD64, ARCHITECTURE, CONTAINERD, CloudProfile, Image, ImageVersion, MachineType, Runtime
 from shared.domain.versions.classification import DEPRECATED, EXPIRED, PREVIEW, UNAVAILABLE, Offered
 from shared.domain.versions.clusters import FleetCluster, Pool
-from shared.domain.versions.reasons import AUTO_UPDATE, IMAGE_REASONS, KUBERNETES_REASONS, MISSING, REASONS, TRIGGERS
+from shared.domain.versions.reasons import AUTO_UPDATE, IMAGE_REASONS, KUBERNETES_REASONS, MISSING, TRIGGERS
 from shared.domain.versions.reasons import EXPIRED as EXPIRED_TRIGGER
 from shared.domain.versions.semver import InvalidVersion, Version, compare, constrain, normalize, parse
 
@@ -85,7 +86,7 @@ class Decision:
             case Stuck(error=error):
                 return error
             case Keep(code=code):
-                return REASONS[code]
+                return sentence(code)
 
 
 class Rules:
@@ -313,14 +314,14 @@ class Track:
         last = [offer for version, offer in kept if group(version) == lowest]
         return next((offer.text for offer in reversed(last) if offer.stage != EXPIRED), last[-1].text)
 
-    def why_nothing(self, keeps: Keeps, none: str) -> str:
-        """The code for finding nothing among the versions that `keeps` admits; `none` where it admits none at all."""
+    def why_nothing(self, keeps: Keeps, code: str) -> str:
+        """The code for finding nothing among the versions that `keeps` admits; `code` where it admits none at all."""
         stages = {offer.stage for offer in self.offers if offer.version is not None and keeps(offer.version)}
         if PREVIEW in stages:
             return "OnlyPreviewAvailable"
         if UNAVAILABLE in stages:
             return "NotYetAvailable"
-        return "AllTargetsExpired" if EXPIRED in stages else none
+        return "AllTargetsExpired" if EXPIRED in stages else code
 
 
 def _parsed(text: str) -> Version | None:

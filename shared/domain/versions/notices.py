@@ -9,13 +9,13 @@ from typing import Any
 
 from shared.domain.exposition import Family, Sample
 from shared.domain.notices import UPDATE_SKIPPED, VERSION_EXPIRED, VERSION_EXPIRING
+from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import Offer
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
 from shared.domain.versions.plans import ClusterPlan, offers_of, time_text
 from shared.domain.versions.profiles import Gardener, merged_profiles
-from shared.domain.versions.reasons import REASONS
 
 DAYS = (1, 7, 14, 30, 60, 90)
 """Days before its end at which a version in use is told of, once each; `0` stands for its having expired."""
@@ -88,7 +88,7 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
                 "version": decision.current,
                 "reason": code,
                 "message": decision.description,
-                "advice": REASONS[code],
+                "advice": sentence(code),
             }
             place = f"{plan.cluster.id}/{decision.component}/{decision.subject}/{decision.current}/{code}"
             yield Due(UPDATE_SKIPPED.id(place), UPDATE_SKIPPED.type, plan.cluster.id, data)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import (
     AutoUpdate,
     CandidateEntry,
@@ -22,7 +23,6 @@ from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Decision, Keep, Rules, Stuck, Timeline, Update, without_profile
 from shared.domain.versions.profiles import Gardener
-from shared.domain.versions.reasons import REASONS
 from shared.domain.versions.windows import Window
 
 
@@ -165,6 +165,6 @@ def _explained(plan: ClusterPlan, decision: Decision, rules: Rules | None) -> Ex
     verdicts = [] if rules is None else rules.verdicts(plan.cluster, decision)
     return ExplainedDecision(
         **decision_entry(plan, decision).model_dump(by_alias=False),
-        advice=REASONS[decision.outcome.code],
+        advice=sentence(decision.outcome.code),
         candidates=[CandidateEntry(version=v, classification=c, verdict=w) for v, c, w in verdicts],
     )

@@ -1,0 +1,27 @@
+"""What the command line says of itself."""
+
+from __future__ import annotations
+
+from shared.domain.reasons.reason import Group, Reason
+
+COMMANDS = Group(
+    title="The command line",
+    said_by="`hullmark`, with `--output json` in `errors[].reason`",
+    modules=("local/cli/",),
+    reasons={
+        "Usage": Reason("the arguments don't fit together", "read `hullmark COMMAND --help`"),
+        "Error": Reason("the command can't do that", "do what the message says"),
+        "File": Reason("a file can't be read or written", "correct its name or its rights"),
+        "NotFound": Reason("a file or folder is not there, or holds no documents", "correct its name"),
+        "Invalid": Reason("a file is not what is expected of it", "correct it as the message says"),
+        "NoRevision": Reason("there are neither files nor committed documents to read", "give `-f FILE`, or commit some"),
+        "StalePlan": Reason("the documents or the cluster changed since the plan was made", "make a new plan"),
+        "PortTaken": Reason("another process listens on this port", "take another with `--port`"),
+        "Unreachable": Reason("the server does not answer", "correct `--server`, or start it"),
+        "Redirected": Reason("the server sends elsewhere, where a token is not sent", "name the server that answers itself in `--server`"),
+        "InsecureServer": Reason("a token would travel in plain text", "use https://"),
+        "NoToken": Reason("there is no identity token for this server", "set `HULLMARK_TOKEN`, or log in with gcloud"),
+        "NotAllowed": Reason("the server does not let this identity call it", "get it the right to, or use another one's token"),
+        "ServerError": Reason("the server failed without saying why", "read its log"),
+    },
+)

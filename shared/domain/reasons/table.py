@@ -1,0 +1,12 @@
+"""Every reason code, by who says it: what `docs/reasons.md` and `hullmark explain` show, and what the code is held to."""
+
+from __future__ import annotations
+
+from shared.domain.reasons.actions import OUTCOMES, REQUESTS
+from shared.domain.reasons.clusters import CLUSTERS
+from shared.domain.reasons.commands import COMMANDS
+from shared.domain.reasons.documents import DOCUMENTS
+from shared.domain.reasons.pods import PODS
+from shared.domain.reasons.versions import VERSIONS
+
+GROUPS = (REQUESTS, OUTCOMES, DOCUMENTS, VERSIONS, CLUSTERS, PODS, COMMANDS)
