@@ -6,7 +6,8 @@ from shared.domain.reasons.actions import OUTCOMES, REQUESTS
 from shared.domain.reasons.clusters import CLUSTERS
 from shared.domain.reasons.commands import COMMANDS
 from shared.domain.reasons.documents import DOCUMENTS
+from shared.domain.reasons.events import EVENTS
 from shared.domain.reasons.pods import PODS
 from shared.domain.reasons.versions import VERSIONS
 
-GROUPS = (REQUESTS, OUTCOMES, DOCUMENTS, VERSIONS, CLUSTERS, PODS, COMMANDS)
+GROUPS = (REQUESTS, OUTCOMES, DOCUMENTS, VERSIONS, CLUSTERS, EVENTS, PODS, COMMANDS)

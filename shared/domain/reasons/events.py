@@ -1,0 +1,22 @@
+"""Why a cluster event leads to nothing, and why a result is not recorded."""
+
+from __future__ import annotations
+
+from shared.domain.reasons.reason import Group, Reason
+
+EVENTS = Group(
+    title="Events and results",
+    said_by="the logs of `node_event` and `result_rollup`",
+    modules=("shared/domain/labels/events.py", "functions/node_event/", "functions/result_rollup/"),
+    reasons={
+        "NoChange": Reason("the event tells of no change of a node"),
+        "NotANode": Reason("the event is about another kind of object", "narrow the source's filter to nodes, to save messages"),
+        "NotTheNodeItself": Reason("the call was for a part of a node, its status say"),
+        "MetadataUntouched": Reason("the patch leaves labels and annotations alone"),
+        "CallFailed": Reason("the API server refused the call, so nothing changed"),
+        "ClusterUnknown": Reason("no Cluster document describes the cluster that the event names", "commit one, or narrow the log sink"),
+        "NeverPlanned": Reason(
+            "a result came for an action or a part that does not exist; nothing is recorded", "see who else publishes on `results`"
+        ),
+    },
+)
