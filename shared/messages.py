@@ -51,6 +51,10 @@ class Malformed(Exception):
     """A message that no redelivery will make readable. The text says what is wrong and where."""
 
 
+class TryAgain(Exception):
+    """It can't be done now (a cluster or a provider doesn't answer): fail the message, and the bus delivers it again, later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """One delivered message, as the bus hands it to a function: identity, attributes, bytes."""

@@ -72,12 +72,6 @@ def attributes() -> dict[str, str]:
     return {"traceparent": span.traceparent} if span else {}
 
 
-def trace_id() -> str:
-    """The current trace's id, or empty."""
-    span = _span.get()
-    return span.trace if span else ""
-
-
 @dataclass(slots=True)
 class Line:
     """What will be said about one message. `result` is a short closed word (`done`, `refused`, `duplicate`, `error` …)."""

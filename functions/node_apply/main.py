@@ -13,20 +13,16 @@ from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
-from shared.domain.outcomes import Changes, NodeTask, Outcome, held
+from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision, UnknownRevision, revision_key
-from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult
+from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult, TryAgain
 from shared.ports import ALIAS_OWNER, OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, StoreError, Unavailable
 from shared.work.control import parked
 from shared.world import World
 
 REREADS = 3
 """Tries at a node that changes under our hands, before it is reported as failed and retryable."""
-
-
-class TryAgain(Exception):
-    """The cluster can't be reached for some nodes: let the bus deliver the part again, later."""
 
 
 @functions_framework.cloud_event
@@ -165,11 +161,9 @@ def _told(task: NodeTask, skipped: dict[str, str], removed: list[str]) -> Outcom
 
 
 def _outcome(
-    task: NodeTask, kind: str, reason: str = "", message: str = "", *, retryable: bool = False, changes: Changes | None = None
+    task: NodeTask, kind: OutcomeKind, reason: str = "", message: str = "", *, retryable: bool = False, changes: Changes | None = None
 ) -> Outcome:
-    return Outcome.model_validate(
-        {"subject": task.name, "outcome": kind, "reason": reason, "message": message, "retryable": retryable, "changes": changes}
-    )
+    return Outcome(subject=task.name, outcome=kind, reason=reason, message=message, retryable=retryable, changes=changes)
 
 
 def _publish(task: NodeApply, revision: int, outcomes: list[Outcome], world: World) -> str:

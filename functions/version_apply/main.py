@@ -16,12 +16,12 @@ from cloudevents.http import CloudEvent
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
 from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATED
-from shared.domain.outcomes import Outcome
+from shared.domain.outcomes import Outcome, OutcomeKind
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.semver import InvalidVersion, parse
 from shared.ledger.records import RecordUnreadable
-from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, VersionUpdate
+from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, TryAgain, VersionUpdate
 from shared.ports import ClusterError, Fleet, Stale, Unavailable
 from shared.work.control import parked
 from shared.world import World
@@ -29,10 +29,6 @@ from shared.world import World
 BUSY = "UpdateRunning"
 NOTICES = {"changed": VERSION_UPDATED, "failed": VERSION_FAILED, "skipped": UPDATE_SKIPPED, "missing": VERSION_FAILED}
 """Outcomes that people are told of."""
-
-
-class TryAgain(Exception):
-    """The provider cannot be reached: let the bus deliver the update again, later."""
 
 
 @functions_framework.cloud_event
@@ -121,8 +117,8 @@ def _shut(cluster: FleetCluster, now: datetime) -> str:
     return f"{sentence('OutsideWindow')}{f' ({following:%Y-%m-%d %H:%M} UTC)' if following else ''}"
 
 
-def _outcome(step: Step, kind: str, reason: str = "", message: str = "", *, retryable: bool = False) -> Outcome:
-    return Outcome.model_validate({"subject": step.key, "outcome": kind, "reason": reason, "message": message, "retryable": retryable})
+def _outcome(step: Step, kind: OutcomeKind, reason: str = "", message: str = "", *, retryable: bool = False) -> Outcome:
+    return Outcome(subject=step.key, outcome=kind, reason=reason, message=message, retryable=retryable)
 
 
 def notice(task: VersionUpdate, outcome: Outcome, now: datetime) -> Notice:

@@ -180,6 +180,6 @@ def message(check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: s
     for step in steps:
         outcome = decided[step.key]
         if isinstance(outcome, Update):
-            body = {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to, "image": step.image}
-            updates.append(ComponentUpdate.model_validate({**body, "kind": outcome.kind, "reason": outcome.reason}))
+            move = {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to, "image": step.image}
+            updates.append(ComponentUpdate(**move, kind=outcome.kind, reason=outcome.reason))
     return VersionUpdate(action=action, part=1, cluster=plan.cluster.id, updates=updates, force_window=check.force_window)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from functions.version_apply.main import TryAgain
 from functions.version_apply.main import handle as apply
 from functions.version_check.main import handle as check
 from shared import telemetry, wiring
@@ -16,7 +15,7 @@ from shared.domain.versions.clusters import FleetCluster, Step
 from shared.domain.versions.forecast import forecast
 from shared.domain.versions.plans import Planner
 from shared.ledger.fleets import DocumentFleet
-from shared.messages import VersionCheck, VersionUpdate
+from shared.messages import TryAgain, VersionCheck, VersionUpdate
 from shared.ports import ClusterError, Refused, Unavailable
 from shared.work.control import control
 from tests.stories.fleet import Fleet

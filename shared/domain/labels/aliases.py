@@ -57,11 +57,6 @@ def _at(pairs: Iterable[AliasPair], version: ClusterVersion) -> tuple[AliasPair,
     )
 
 
-def forbidden_secondaries(pairs: Iterable[AliasPair], version: str) -> frozenset[str]:
-    """Return the keys that no policy may declare on such a cluster: they follow their primaries (docs/documents.md)."""
-    return frozenset(pair.secondary for pair in in_force(pairs, version))
-
-
 def reconcile(labels: Mapping[str, str], pairs: Iterable[AliasPair]) -> dict[str, str]:
     """Return what to set so that the secondaries follow: `{secondary: value}`, empty when all is well.
 

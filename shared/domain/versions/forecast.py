@@ -47,14 +47,6 @@ def forecast(planner: Planner, now: datetime, clusters: Iterable[FleetCluster] |
     return sorted(events, key=lambda event: (event.at, event.cluster))
 
 
-def final(cluster: FleetCluster, events: Iterable[Event]) -> FleetCluster:
-    """The cluster when all its events are over."""
-    for event in events:
-        if event.cluster == cluster.id and not event.stuck:
-            cluster = after(cluster, [event.decision])
-    return cluster
-
-
 def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator[Event]:
     known: set[tuple[str, str, str | None, str]] = set()
     moment = now
