@@ -7,7 +7,7 @@ from shared.domain.reasons.reason import Group, Reason
 REQUESTS = Group(
     title="Requests",
     said_by="the API (`details.messageList[].reason`), the command line, the notice `request.refused`",
-    modules=("functions/api/", "functions/relabel_request/", "shared/work/intake.py", "shared/world.py", "shared/ports.py", "local/cli/"),
+    modules=("functions/api/", "functions/relabel_request/", "shared/work/intake.py", "shared/world.py", "shared/ports.py", "local/"),
     reasons={
         "Malformed": Reason("the message is no request: it is no JSON, or a field is unknown or wrong", "correct it and publish it again"),
         "NoCommittedRevision": Reason(
@@ -35,6 +35,7 @@ REQUESTS = Group(
         ),
         "Validation": Reason("documents were taken; `messageList` holds what to know about them"),
         "Unauthenticated": Reason("nothing vouches for who is calling", "call with an identity token, at the address that checks it"),
+        "Forbidden": Reason("the local cloud takes no such request from this caller", "call it on this machine, as the message says"),
         "SettingsError": Reason("the service is not configured", "set the variable that the message names"),
         "StoreError": Reason("the store can't be read or written", "look at what the message says of it, then ask again"),
         "BusError": Reason("the bus did not confirm the message, so the request ended as failed", "ask again: nothing runs twice"),
