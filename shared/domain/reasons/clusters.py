@@ -35,6 +35,10 @@ CLUSTERS = Group(
         "KubeconfigInvalid": Reason("the kubeconfig can't be used as it is", "correct what the message names"),
         "NotInCluster": Reason("access from inside the cluster is configured, and this is no pod", "run it in a pod, or name a kubeconfig"),
         "UpdateRunning": Reason("the provider is busy with an earlier change of this cluster", "wait: the next check takes it up"),
+        "RecordUnreadable": Reason(
+            "an object in the store is there and is not what it should be; the message has its key",
+            "restore it from a backup or an older version of the object, then retry",
+        ),
         "CustomImage": Reason("the EKS node group runs an image of its own", "give its launch template a new image"),
     },
 )
