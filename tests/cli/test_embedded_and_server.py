@@ -1,0 +1,295 @@
+"""Every command that works on the cloud prints the same against a server as against the embedded cloud.
+
+One seed, two stores; a day at the keyboard on each; then what was printed is compared command by command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from local.cli import main
+from local.cli.cloud import service
+from local.cli.inputs import who
+from local.cloud.clock import Clock
+from local.cloud.server import EmbeddedServer
+from local.steps import ROOT
+from shared import telemetry, wiring
+from shared.adapters.store import open_store
+from shared.domain.actions import ActionOutcome, ActionRequest
+from shared.ledger.actions import Actions
+from shared.world import Settings
+
+SITE = ROOT / "examples" / "site"
+NODES = ROOT / "examples" / "nodes.json"
+AT = "2026-11-21T12:00:00Z"
+NEVER, CUT_OFF, PAUSED, WAITING, UPDATED, LOST = (f"01M7ZBXTWV1ZFW0GSK0VTJ4ER{number}" for number in range(6))
+"""Ids: of no action; of one that nobody works on; of two that were paused; of an update of versions; of one that ended before its plan."""
+FLEET = """
+apiVersion: core.gardener.cloud/v1beta1
+kind: CloudProfile
+metadata: {name: metal}
+spec:
+  kubernetes:
+    versions:
+    - {version: 1.33.2, classification: supported}
+    - {version: 1.32.9, classification: supported, expirationDate: "2026-12-24T00:00:00Z"}
+  machineTypes: [{name: m1}]
+  machineImages:
+  - {name: gardenlinux, updateStrategy: minor, versions: [{version: 1443.10.0, architectures: [amd64]}]}
+---
+apiVersion: core.gardener.cloud/v1beta1
+kind: Shoot
+metadata: {name: shop, namespace: garden-shop}
+spec:
+  cloudProfile: {kind: CloudProfile, name: metal}
+  kubernetes: {version: 1.32.9}
+  maintenance: {timeWindow: {begin: 220000+0000, end: 230000+0000}}
+  provider:
+    workers:
+    - {name: a, machine: {type: m1, image: {name: gardenlinux, version: 1443.10.0}}}
+"""
+FILES = {
+    "fleet.yaml": FLEET,
+    "broken.yaml": "apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: x}\nspec: {labels: {'bad key': 1}}\n",
+    "gpu.json": '{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": ["gpu01", "cp01"]}]}',
+    "nobody.json": '{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": ["nobody"]}]}',
+    "all.json": "null",
+    "crooked.json": '{"filter_set_type": "some"}',
+}
+
+
+def both(*words: str) -> list[tuple[str, ...]]:
+    """The command as a table and as JSON."""
+    return [words, (*words, "-o", "json")]
+
+
+BEFORE_A_COMMIT = [
+    *both("documents", "list"),
+    *both("actions", "list"),
+    *both("documents", "commit"),
+    *both("documents", "show", "1"),
+    *both("plan"),
+    *both("relabel", "--all"),
+    *both("versions", "list"),
+    ("versions", "why", "shop"),
+    ("documents", "stage", "-f", "broken.yaml", "-c", "more"),
+    *both("documents", "commit"),
+    ("documents", "stage", "-f", "fleet.yaml", "-c", "more"),
+    ("documents", "stage", "-f", str(SITE), "-o", "json"),
+    *both("documents", "list"),
+]
+COMMITTED = [
+    ("documents", "commit"),
+    *both("documents", "list"),
+    *both("documents", "show", "1"),
+    *both("documents", "show", "7"),
+    *both("documents", "tag", "7", "reviewed"),
+    *both("plan", "--target", "cp01,gpu01, compute17"),
+    *both("plan", "--target", "cp01,ghost1,ghost2"),
+    *both("plan", "--target", " , "),
+    *both("plan", "--filter", "gpu.json"),
+    *both("plan", "--filter", "nobody.json"),
+    *both("plan", "--filter", "all.json"),
+    *both("plan", "--filter", "crooked.json"),
+    *both("plan", "--cluster", "nowhere"),
+    *both("plan", "--server-version", "1.17.3", "--target", "cp01"),
+    *both("plan", "--nodes", str(NODES), "--target", "cp01"),
+    *both("plan"),
+    ("plan", "--target", "gpu01", "--out", "plan.json"),
+    *both("relabel", "cp01"),
+    *both("relabel", "--all", "--cluster", "nowhere"),
+    *both("relabel", "--all", "--dry-run"),
+    *both("relabel", "--all"),
+    *both("relabel", "--plan", "plan.json"),
+    *both("plan"),
+    *both("relabel", "cp01", "compute17"),
+    *both("relabel", "--filter", "gpu.json"),
+    *both("relabel", "--filter", "nobody.json"),
+    ("relabel", "cp01", "--wait", "-o", "yaml"),
+    *both("relabel", "ghost1,ghost2"),
+    *both("documents", "tag", "1", "reviewed"),
+    *both("documents", "tag", "1", "re/viewed"),
+]
+CHANGED = [
+    ("documents", "stage", "-f", "halden.yaml"),
+    *both("documents", "list"),
+    ("documents", "commit", "-o", "json"),
+    *both("documents", "diff", "1", "2"),
+    *both("documents", "diff", "1", "9"),
+    *both("relabel", "--plan", "plan.json"),
+    *both("plan"),
+    *both("relabel", "gpu01"),
+    *both("versions", "list", "--now", AT),
+    *both("versions", "list", "--live", "--now", AT),
+    *both("versions", "plan", "--now", AT),
+    *both("versions", "calendar", "--now", AT),
+    *both("versions", "calendar", "--days", "10", "--now", AT),
+    ("versions", "calendar", "-o", "ics", "--now", AT),
+    *both("versions", "why", "shop", "--now", AT),
+    *both("versions", "why", "garden-shop/shop", "--now", AT),
+    *both("versions", "why", "no/body", "--now", AT),
+]
+STEERED = [
+    *both("actions", "watch", PAUSED),
+    *both("actions", "watch", WAITING),
+    *both("actions", "show", CUT_OFF),
+    *both("actions", "pause", PAUSED),
+    *both("actions", "unpause", CUT_OFF),
+    *both("actions", "retry", CUT_OFF),
+    ("actions", "pause", CUT_OFF, "-o", "json"),
+    *both("actions", "show", CUT_OFF),
+    ("actions", "unpause", PAUSED, "-o", "json"),
+    *both("actions", "show", PAUSED),
+    ("actions", "stop", WAITING, "-o", "json"),
+    *both("actions", "show", WAITING),
+    *both("actions", "stop", WAITING),
+    *both("actions", "retry", WAITING),
+    *both("actions", "retry", UPDATED),
+    *both("actions", "retry", LOST),
+    *(each for verb in ("show", "watch", "stop", "pause", "unpause", "retry") for each in both("actions", verb, NEVER)),
+    ("actions", "show", "../health"),
+    *both("actions", "list", "--limit", "5"),
+    *both("actions", "list"),
+]
+
+
+class Printed(NamedTuple):
+    """What a command printed, with ids and times masked."""
+
+    code: int
+    out: str
+    err: str
+
+
+MASKS = [
+    (re.compile(r"01M7ZBXTWV1ZFW0GSK0VTJ4ER(\d)"), r"SEED\1"),
+    (re.compile(r"[0-9A-HJKMNP-TV-Z]{26}"), "ID"),
+    (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+(\+00:00)?"), "TIME"),
+    (re.compile(r" +"), " "),
+]
+
+
+def masked(text: str) -> str:
+    for pattern, word in MASKS:
+        text = pattern.sub(word, text)
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def ran(words: tuple[str, ...], server: str = "") -> Printed:
+    """The command as a process of its own would run it; versions are asked for one moment, which is no clock's business."""
+    service.cache_clear()
+    out, err = io.TextIOWrapper(io.BytesIO(), newline=""), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ending:
+        main([*words, *(["--server", server] if server else [])])
+    out.flush()
+    printed = out.buffer.getvalue().decode()  # type: ignore[attr-defined]  # some of it is written as bytes
+    keep = (lambda text: text) if words[:1] == ("versions",) else masked
+    return Printed(int(ending.value.code or 0), keep(printed), masked(err.getvalue()))
+
+
+def seeded(store: str) -> None:
+    """Actions that no command could leave behind: cut off, paused, ended in other ways."""
+    ledger, now = Actions(open_store(store)), datetime.now(UTC)
+
+    def asked(action: str, name: str = "update_labels", **fields: list[str]) -> None:
+        late = datetime(2040, 1, 1, tzinfo=UTC)
+        request = ActionRequest(
+            id=action, name=name, cluster="default", revision=2, requested_by="a colleague", requested_at=now, deadline=late, **fields
+        )
+        ledger.accept(request)
+
+    for action in (PAUSED, WAITING):
+        asked(action, target_nodes=["cp02", "compute17"])
+        ledger.control(action, "pause", "a colleague", now)
+    for action, name in ((UPDATED, "update_versions"), (LOST, "update_site")):
+        asked(action, name)
+        ledger.end(action, ActionOutcome(result="failure", finished_at=now, revision=2, reason="Unavailable", message="no cluster"))
+
+
+def cut_off(store: str) -> None:
+    """An action that was recorded and whose message was lost."""
+    now = datetime.now(UTC)
+    request = ActionRequest(
+        id=CUT_OFF,
+        name="update_labels",
+        cluster="default",
+        revision=2,
+        requested_by="a colleague",
+        requested_at=now,
+        deadline=datetime(2040, 1, 1, tzinfo=UTC),
+        target_nodes=["cp03"],
+    )
+    Actions(open_store(store)).accept(request)
+
+
+Day = list[tuple[tuple[str, ...], Printed]]
+
+
+def a_day(folder: Path, served: Callable[[], contextlib.AbstractContextManager[str]]) -> Day:
+    """Every command in turn; `served` gives the URL of a server, or none."""
+    printed: Day = []
+    store = f"file:{folder / 'store'}"
+    with served() as url:
+        printed += [(words, ran(words, url)) for words in (*BEFORE_A_COMMIT, *COMMITTED, *CHANGED)]
+    seeded(store)
+    with served() as url:
+        cut_off(store)
+        printed += [(words, ran(words, url)) for words in STEERED]
+    return printed
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Day, Day]]:
+    """The day alone, and the day with a server."""
+    telemetry.write_to(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Clock, "tick", lambda *_: None)  # the hour's sweep would be an action more, on one side
+        patch.delenv("HULLMARK_SERVER", raising=False)
+        yield (one_day(tmp_path_factory.mktemp("alone"), patch, serve=False), one_day(tmp_path_factory.mktemp("served"), patch, serve=True))
+    service.cache_clear()
+    wiring.install(None)
+
+
+def one_day(folder: Path, patch: pytest.MonkeyPatch, *, serve: bool) -> Day:
+    patch.chdir(folder)
+    edited = (SITE / "halden.yaml").read_text().replace("      accelerator: hopper\n", "")
+    for name, text in {**FILES, "halden.yaml": edited}.items():
+        (folder / name).write_text(text)
+    settings = {"HULLMARK_STORE": f"file:{folder / 'store'}", "HULLMARK_CLUSTER": f"simulated:{NODES}"}
+
+    @contextlib.contextmanager
+    def server() -> Iterator[str]:
+        with EmbeddedServer(Settings(store=settings["HULLMARK_STORE"], cluster=settings["HULLMARK_CLUSTER"]), 0, who(), print) as running:
+            running.cloud.drain()  # what it goes on with
+            yield running.url
+
+    with environment(patch, {} if serve else settings):
+        return a_day(folder, server if serve else lambda: contextlib.nullcontext(""))
+
+
+@contextlib.contextmanager
+def environment(patch: pytest.MonkeyPatch, values: Mapping[str, str]) -> Iterator[None]:
+    """With a server, the command line knows neither the store nor the cluster."""
+    for name in ("HULLMARK_STORE", "HULLMARK_CLUSTER"):
+        patch.delenv(name, raising=False)
+    for name, value in values.items():
+        patch.setenv(name, value)
+    yield
+
+
+COMMANDS = [*BEFORE_A_COMMIT, *COMMITTED, *CHANGED, *STEERED]
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[" ".join(words) for words in COMMANDS])
+def test_a_command_prints_the_same_for_a_server(days: tuple[Day, Day], number: int) -> None:
+    (words, alone), (_, served) = (day[number] for day in days)
+    assert words == COMMANDS[number]
+    assert served == alone
