@@ -17,11 +17,10 @@ from functions.api.shipyard import Action, ActionDetail, OutcomeBody, StepDetail
 from functions.api.standing import Standing, outcome_so_far, recalled, remembered, standing
 from shared import wiring
 from shared.domain.actions import ActionOutcome, ActionRequest
-from shared.domain.names import OVER_HTTP, UPDATE_LABELS
-from shared.ledger.actions import UnknownAction, WrongState
+from shared.domain.names import OVER_HTTP
 from shared.messages import RelabelRequest
 from shared.ports import BusError
-from shared.work.control import control
+from shared.work.control import control, retried
 from shared.work.intake import accept
 from shared.world import World
 
@@ -87,21 +86,26 @@ class CreateAction(BaseModel):
 # --- starting one
 
 
-def start(
-    name: str, given: Mapping[str, Any], world: World, *, retry_of: str | None = None, kept: Mapping[str, Any] | None = None
-) -> ActionRequest:
-    """Check, record and publish a request. Raises ApiError, Rejected and what the store, the cluster and the bus raise.
+def start(name: str, given: Mapping[str, Any], world: World, *, kept: Mapping[str, Any] | None = None) -> ActionRequest:
+    """Check a request as it came in, then `begin` it. Raises ApiError too.
 
     `given`: target_nodes, node_filter, cluster, dry_run. `kept` is what the action answers as its parameters (else `given`).
+    """
+    try:
+        asked = RelabelRequest.model_validate({**given, "name": name, "requested_by": who()})
+    except ValidationError as error:
+        raise invalid("Invalid target_nodes parameter" if _about_nodes(error) else "Invalid parameters", error) from error
+    return begin(asked, world, dict(given) if kept is None else kept)
+
+
+def begin(asked: RelabelRequest, world: World, parameters: Mapping[str, Any]) -> ActionRequest:
+    """Record and publish a request. Raises Rejected and what the store, the cluster and the bus raise.
+
     Where the bus does not confirm, the action ends at once as failed: asking again makes a new one, and nothing runs twice.
     """
     now = world.clock()
-    try:
-        asked = RelabelRequest.model_validate({**given, "name": name, "requested_by": who(), "retry_of": retry_of})
-    except ValidationError as error:
-        raise invalid("Invalid target_nodes parameter" if _about_nodes(error) else "Invalid parameters", error) from error
     marker = request.headers.get("X-Context-Marker", "")[:64]
-    accepted = accept(asked, str(ULID()), world, now, parameters=dict(given) if kept is None else kept, context_marker=marker)
+    accepted = accept(asked, asked.action or str(ULID()), world, now, parameters=parameters, context_marker=marker)
     try:
         world.bus.publish(RelabelRequest.TOPIC, [RelabelRequest.again(accepted).outgoing()])
     except BusError as error:
@@ -202,26 +206,8 @@ def control_action(path: ControlPath) -> Response:
     if path.verb not in ("stop", "pause", "unpause", "retry"):
         raise ApiError(404, "Control not supported", f"there is no control {path.verb}: stop, pause, unpause, retry")
     if path.verb == "retry":
-        again = _retry(standing(path.action, world), world)
+        again = begin(retried(path.action, who(), world), world, {})
         found = standing(again.id, world)
         return send(action_body(found, detail=True, world=world), 202, {"Location": located(again.id)})
-    try:
-        control(path.action, path.verb, who(), world, world.clock())
-    except UnknownAction:
-        standing(path.action, world)
-    except WrongState as wrong:
-        raise ApiError(409, "Invalid state", str(wrong), [Said(message=str(wrong), reason="WrongState")]) from wrong
+    control(path.action, path.verb, who(), world, world.clock())
     return send(action_body(standing(path.action, world), detail=True, world=world), 202)
-
-
-def _retry(found: Standing, world: World) -> ActionRequest:
-    """The unsuccessful nodes again; all that was meant, where it ended before any node had an outcome."""
-    asked, ended = found.request, found.outcome
-    common = {"cluster": asked.cluster, "dry_run": asked.dry_run}
-    if ended and asked.name in OVER_HTTP and ended.unsuccessful:
-        return start(UPDATE_LABELS, {"target_nodes": ended.unsuccessful, **common}, world, retry_of=asked.id)
-    if ended and asked.name in OVER_HTTP and ended.result != "success" and not ended.counts:
-        meant = asked.model_dump(include={"target_nodes", "node_filter"}, exclude_none=True)
-        return start(asked.name, meant | common, world, retry_of=asked.id)
-    why = f"it is {found.lifecycle}" if not ended else "it is not about nodes" if asked.name not in OVER_HTTP else "no node of it failed"
-    raise ApiError(409, "Invalid state", f"action {asked.id} can't be retried: {why}")

@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.documents.reading import Problem as DocumentProblem
 from shared.domain.versions.answers import UnknownFleetCluster
+from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import NothingStaged, UnknownRevision
 from shared.ports import BusError, ClusterError, Refused, StoreError
@@ -153,6 +154,15 @@ REJECTIONS = {
 """Titles of what intake refuses, in Shipyard's words where it has some."""
 
 
+NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
+    UnknownAction: (404, "Action not found", "UnknownAction"),
+    UnknownRevision: (404, "Revision not found", "UnknownRevision"),
+    UnknownFleetCluster: (404, "Cluster not found", "ClusterUnknown"),
+    WrongState: (409, "Invalid state", "WrongState"),
+}
+"""Errors whose text is the whole answer: status, title, reason."""
+
+
 def translated(error: Exception) -> ApiError:
     """The answer that an exception comes to. What nobody foresaw is a 500 that does not tell what was in it."""
     match error:
@@ -163,10 +173,9 @@ def translated(error: Exception) -> ApiError:
             return ApiError(400, REJECTIONS.get(problems[0].reason, "Unable to start action"), str(error), said)
         case DocumentsRefused(problems=problems):
             return ApiError(400, "Validation failed", f"{len(problems)} problem(s) in the documents", map(said_of, problems))
-        case UnknownRevision():
-            return ApiError(404, "Revision not found", str(error), [Said(message=str(error), reason="UnknownRevision")])
-        case UnknownFleetCluster():
-            return ApiError(404, "Cluster not found", str(error), [Said(message=str(error), reason="ClusterUnknown")])
+        case UnknownAction() | UnknownRevision() | UnknownFleetCluster() | WrongState():
+            status, title, reason = NAMED[type(error)]
+            return ApiError(status, title, str(error), [Said(message=str(error), reason=reason)])
         case NothingStaged():
             cause = "no collection differs from the newest revision: POST /v1.0/configdocs/COLLECTION first"
             return ApiError(409, "No documents to commit", cause, [Said(message=cause, reason="NothingStaged")])

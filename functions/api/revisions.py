@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from functions.api.answers import answers, send
 from functions.api.identity import who
 from shared import wiring
-from shared.ledger.revisions import Committed, Revisions
+from shared.ledger.revisions import TAG, Committed, Revisions
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
 
@@ -26,7 +26,7 @@ class RevisionPath(BaseModel):
 class TagPath(RevisionPath):
     """A tag of a revision."""
 
-    tag: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    tag: str = Field(pattern=TAG)
 
 
 class CollectionBody(BaseModel):

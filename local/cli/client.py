@@ -34,8 +34,8 @@ from shared.work.intake import Rejected
 from shared.work.planning import Declarations
 
 T = TypeVar("T")
-READ_SECONDS = 60.0
-TIMEOUT = urllib3.Timeout(connect=5.0, read=READ_SECONDS)
+CONNECT_SECONDS, READ_SECONDS = 5.0, 60.0
+TIMEOUT = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
 RETRIES = urllib3.Retry(
     2, redirect=False, allowed_methods=["GET"], status_forcelist=(502, 503, 504), raise_on_status=False, backoff_factor=0.2
 )
@@ -126,10 +126,10 @@ def _cause(error: BaseException) -> str:
         return _cause(error.reason)
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
         return f"no answer within {READ_SECONDS:.0f} seconds"
-    if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
-        return "no connection within 5 seconds"
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError) and not isinstance(error, urllib3.exceptions.NewConnectionError):
+        return f"no connection within {CONNECT_SECONDS:.0f} seconds"
     text = str(error.args[-1] if error.args else error)
-    return text.partition("object at 0x")[2].partition(">: ")[2] or text.rpartition(">: ")[2] or text
+    return text.partition("): ")[2] or text  # after the name of the connection's object
 
 
 class ErrorEntry(BaseModel):
@@ -278,7 +278,10 @@ class ServerLedger:
 
 
 def _path(action: str) -> str:
-    return f"/actions/{quote(action, safe='')}"
+    """Where an action is. Raises UnknownAction for what is no id: it would be another path."""
+    if not action.isalnum():
+        raise UnknownAction(f"no action {action}")
+    return f"/actions/{quote(action)}"
 
 
 class RevisionsAnswer(BaseModel):

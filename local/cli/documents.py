@@ -15,7 +15,7 @@ from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.site import check, load
-from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION
+from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, TAG
 
 
 @click.command()
@@ -150,6 +150,8 @@ def diff(older: int, newer: int, form: str) -> None:
 @output_option
 def tag(number: int, tag: str, now: datetime, form: str) -> None:
     """Set a tag on a revision; `site-action-success` adopts a site that was deployed by other means."""
+    if not re.fullmatch(TAG, tag):
+        raise Failure("Usage", f"{tag!r} is no tag: letters, digits, ., _ and -, at most 100, a letter or digit first")
     about = service().documents.tag(number, tag, now)
     emit(form, {"number": number, "tags": about.tags}, lambda: [f"revision {number}: {', '.join(about.tags)}"])
 

@@ -38,6 +38,8 @@ NODES_PER_SHARD = 500
 """A part of an action spans one or two shards. A node with 60 labels takes about 2 kB, so a shard about 1 MB."""
 COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """What names a collection: one step of a path in the store, and of a URL."""
+TAG = COLLECTION
+"""What a tag looks like: it is a step of a path too."""
 DEFAULT_COLLECTION = "default"
 
 

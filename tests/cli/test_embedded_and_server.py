@@ -190,7 +190,7 @@ def ran(words: tuple[str, ...], server: str = "") -> Printed:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ending:
         main([*words, *(["--server", server] if server else [])])
     out.flush()
-    printed = out.buffer.getvalue().decode()  # type: ignore[attr-defined]  # some of it is written as bytes
+    printed = out.buffer.getvalue().decode()  # some of it is written as bytes
     keep = (lambda text: text) if words[:1] == ("versions",) else masked
     return Printed(int(ending.value.code or 0), keep(printed), masked(err.getvalue()))
 
