@@ -29,7 +29,7 @@ from bench.chain import a_push, children_cpu
 from bench.relabel import POLICY
 from local import steps
 from local.cloud.processes import FunctionProcess
-from local.steps import ROOT, Step
+from local.steps import ROOT, FunctionStep
 from shared.adapters.kubernetes import Kubernetes
 from shared.domain.documents.reading import Source
 from shared.domain.labels.events import change_of
@@ -78,7 +78,7 @@ class Publisher(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class Unbuilt(Step):
+class Unbuilt(FunctionStep):
     """A step whose file is somewhere else."""
 
     file: Path
@@ -151,7 +151,7 @@ class World:
 
 
 @contextmanager
-def running(step: Step, environment: dict[str, str]) -> Iterator[FunctionProcess]:
+def running(step: FunctionStep, environment: dict[str, str]) -> Iterator[FunctionProcess]:
     """A step's process, started and not waited for."""
     said: list[str] = []
     process = FunctionProcess(step, environment, said.append)
@@ -165,7 +165,7 @@ def running(step: Step, environment: dict[str, str]) -> Iterator[FunctionProcess
         process.join()
 
 
-def first_answer(step: Step, environment: dict[str, str], first: First) -> tuple[float, float]:
+def first_answer(step: FunctionStep, environment: dict[str, str], first: First) -> tuple[float, float]:
     """Seconds from the start to the first 2xx, and CPU seconds of the whole short life."""
     headers = {"content-type": first.kind, "connection": "close"}  # kept open, it would keep the process for seconds
     pool, before, began = urllib3.PoolManager(retries=False), children_cpu(), time.perf_counter()
@@ -213,7 +213,7 @@ def main() -> None:
     with KubeApiserver() as kube, tempfile.TemporaryDirectory(prefix="hullmark-bench-") as folder:
         (Path(folder) / "main.py").write_text(NOTHING)
         bare = Unbuilt(file=Path(folder) / "main.py", **{**described["node_apply"].model_dump(), "name": "nothing"})
-        contestants: dict[str, Step] = {"nothing": bare, **chosen}
+        contestants: dict[str, FunctionStep] = {"nothing": bare, **chosen}
         settings = Settings(store=f"file:{folder}/store", bus="pubsub", project="bench", cluster=f"kubeconfig:{kube.kubeconfig()}")
         world = World(settings, kube)
         world.prepare()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DEAD_LETTERS = "dead-letters"
 
 
-class Step(BaseModel):
+class FunctionStep(BaseModel):
     """One deployed function."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,11 +48,11 @@ class Steps(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    steps: dict[str, Step]
+    steps: dict[str, FunctionStep]
     schedules: dict[str, Schedule]
     outlets: list[str]
 
-    def subscribers(self, topic: str) -> list[Step]:
+    def subscribers(self, topic: str) -> list[FunctionStep]:
         """The functions that a topic is pushed to."""
         return [step for step in self.steps.values() if topic in step.topics]
 

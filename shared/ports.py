@@ -16,7 +16,7 @@ from shared.messages import Outgoing
 
 if TYPE_CHECKING:
     from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
-    from shared.domain.versions.clusters import FleetCluster, Step
+    from shared.domain.versions.clusters import FleetCluster, VersionStep
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -204,7 +204,7 @@ class Fleet(Protocol):
         """What the fleet itself says it may run (a garden's profiles, a provider's catalogue); empty where only documents say it."""
         ...
 
-    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         """Move one version; False where it was there already. A dry run asks everything and changes nothing.
 
         Raises Stale where the cluster now runs another version than the step starts from, Refused where the provider will not do it,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 CODE = re.compile(r"[A-Z][a-z0-9]*(?:[A-Z]+[a-z0-9]*)*")
 HOLDERS = ("reason", "code", "type_", "check", "stuck")
 """Parameters, fields, keys and variables that hold a reason."""
-TYPED = ("Problem", "Flaw", "PairProblem", "Finding")
+TYPED = ("Problem", "Flaw", "PairProblem", "PolicyFlaw")
 """Classes whose `type` is a reason."""
 Found = Mapping[str, set[str]]
 

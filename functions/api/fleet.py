@@ -19,7 +19,7 @@ LOOKED_AT = 200
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetOverview:
     """One look at everything."""
 
     revision: Revision | None
@@ -60,7 +60,7 @@ def newest_revision(world: World) -> tuple[int, Revision | None, list[str], str]
         return world.revisions.newest(), None, [], str(torn)
 
 
-def look(world: World) -> Fleet:
+def look(world: World) -> FleetOverview:
     """Gather it: a listing, and two reads for every action not seen before."""
     number, revision, clusters, trouble = newest_revision(world)
     recent: list[Standing] = []
@@ -74,7 +74,7 @@ def look(world: World) -> Fleet:
         known |= {each.request.cluster for each in found}
         told |= {each.request.cluster for each in found if speaks_of_all(each)}
     ended = [(found.request, found.outcome) for found in recent if found.outcome]
-    return Fleet(
+    return FleetOverview(
         revision=revision,
         newest=number,
         trouble=trouble,

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from functions.api.answers import answers, media, send
 from functions.api.expiries import gardener_of
-from functions.api.fleet import Fleet, look
+from functions.api.fleet import FleetOverview, look
 from shared import telemetry, wiring
 from shared.domain.exposition import CONTENT_TYPE, Family, Sample, exposition
 from shared.ledger.revisions import Revision
@@ -51,7 +51,7 @@ def _versions(revision: Revision | None, world: World) -> list[Family]:
     return gauges(fleets_of(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock())
 
 
-def _gauges(fleet: Fleet) -> list[Family]:
+def _gauges(fleet: FleetOverview) -> list[Family]:
     clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.not_true)})
     ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
     bad = tuple(Sample(sum(each.cluster == name for each in fleet.not_true), {"cluster": name}) for name in clusters)

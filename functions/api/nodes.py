@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 from functions.api.answers import ApiError, Said, Status, answers, send, success
 from shared import wiring
 from shared.domain.keys import SUBDOMAIN
-from shared.domain.labels.policies import Declared, declare, diff
+from shared.domain.labels.policies import DeclaredLabels, declare, diff
 from shared.domain.labels.requested import asked_for, back_again, refusals
 from shared.domain.outcomes import Changes
 from shared.ledger.revisions import Revision
@@ -110,7 +110,7 @@ class _At:
         if self.revision is None:
             return AsDeclared(revision=None, differ=False, labels={}, next_relabel=Changes())
         found = declare(self.name, self.revision.node(self.name), self.node, self.revision.policies, self.cluster_name)
-        labels = dict(found.labels) if isinstance(found, Declared) else {}
+        labels = dict(found.labels) if isinstance(found, DeclaredLabels) else {}
         following = back_again(carried, labels)
         differ = bool(following.set or following.remove)
         return AsDeclared(revision=self.revision.number, differ=differ, labels=labels, next_relabel=following)
@@ -150,7 +150,7 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     problems += refusals(labels, at.revision.policies.allow_protected if at.revision else ())
     if problems:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=each, reason="InvalidLabel") for each in problems])
-    difference = diff(Declared(labels, {}), at.node)
+    difference = diff(DeclaredLabels(labels, {}), at.node)
     after = _apply(at, labels, force=query.force) if difference.write else at.node
     declared = at.declared(labels)
     said = success(_told(declared), "Update node labels", 200, _warned(declared))

@@ -39,7 +39,7 @@ class Note(BaseModel):
     note_timestamp: str
 
 
-class Step(BaseModel):
+class ActionStep(BaseModel):
     """One step of an action; states are Airflow's words."""
 
     id: str
@@ -49,7 +49,7 @@ class Step(BaseModel):
     notes: list[Note]
 
 
-class StepDetail(Step):
+class StepDetail(ActionStep):
     """A step as Shipyard shows it alone: Airflow's task instance."""
 
     task_id: str
@@ -89,7 +89,7 @@ class Action(BaseModel):
     action_lifecycle: Lifecycle
     committed_rev_id: int
     allow_intermediate_commits: bool = False
-    steps: list[Step]
+    steps: list[ActionStep]
     notes: list[Note]
     cluster: str
     dry_run: bool
@@ -178,13 +178,13 @@ STATES: dict[Lifecycle, tuple[StepState, StepState, StepState]] = {
 """States of plan, work and rollup by where the action stands."""
 
 
-def steps_of(found: Standing, noted: Iterable[Outcome]) -> list[Step]:
+def steps_of(found: Standing, noted: Iterable[Outcome]) -> list[ActionStep]:
     """The three steps, the outcomes noted on the one that does the work."""
     states = STATES[found.lifecycle]
     if found.outcome and found.outcome.reason and not found.outcome.counts:
         states = ("failed", "upstream_failed", "success")  # it ended before there was a plan
     return [
-        Step(
+        ActionStep(
             id=name,
             url=f"/actions/{found.request.id}/steps/{name}",
             index=index,

@@ -23,7 +23,7 @@ from shared.domain.outcomes import NodeTask, Outcome
 from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
-from shared.work.intake import Problem, Rejected, accept
+from shared.work.intake import Refusal, Rejected, accept
 from shared.work.planning import Planned, plan_request
 from shared.world import World
 
@@ -41,7 +41,7 @@ def relabel_request(event: CloudEvent) -> None:
             line.action, line.subject = action, request.name
             line.outcome(handle(request, action, world, now, last=delivery.attempt >= LAST_ATTEMPT))
         except Malformed as malformed:
-            line.outcome(refuse(delivery, [Problem("Malformed", str(malformed))], world, now), reason=str(malformed))
+            line.outcome(refuse(delivery, [Refusal("Malformed", str(malformed))], world, now), reason=str(malformed))
         except Rejected as rejected:
             line.outcome(refuse(delivery, rejected.problems, world, now), reason=str(rejected))
 
@@ -56,7 +56,7 @@ def handle(request: RelabelRequest, action: str, world: World, now: datetime, *,
         return fan_out(request, action, world) or carry_on(request, action, world, now, last=last)
     except RecordUnreadable as torn:
         if not world.actions.begun(action):
-            raise Rejected(Problem(torn.reason, str(torn))) from torn
+            raise Rejected(Refusal(torn.reason, str(torn))) from torn
         world.actions.end_unreadable(action, torn, now)
         world.bus.publish(PartResult.TOPIC, [PartResult(action=action).outgoing()])  # so that its end is announced
         return "unreadable"
@@ -134,7 +134,7 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: 
     return f"{len(messages)} parts"
 
 
-def refuse(delivery: Delivery, problems: tuple[Problem, ...] | list[Problem], world: World, now: datetime) -> str:
+def refuse(delivery: Delivery, problems: tuple[Refusal, ...] | list[Refusal], world: World, now: datetime) -> str:
     """Tell that a request was refused, and why. An action that was accepted before stays as it is."""
     notice = Notice(
         id=REQUEST_REFUSED.id(delivery.id),

@@ -18,7 +18,7 @@ from shared.domain.actions import lost_record
 from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATED
 from shared.domain.outcomes import Outcome, OutcomeKind
 from shared.domain.reasons.versions import sentence
-from shared.domain.versions.clusters import FleetCluster, Step
+from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.semver import InvalidVersion, parse
 from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, TryAgain, VersionUpdate
@@ -44,7 +44,7 @@ def version_apply(event: CloudEvent) -> None:
 
 def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = False) -> str:
     """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery."""
-    steps = [Step(each.component, each.subject, each.from_, each.to, each.image) for each in task.updates]
+    steps = [VersionStep(each.component, each.subject, each.from_, each.to, each.image) for each in task.updates]
     steps.sort(key=lambda step: step.rank)
     if task.part in world.actions.recorded(task.action):
         return "done before"
@@ -76,7 +76,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
 
 
-def carry_out(steps: list[Step], fleet: Fleet, cluster: FleetCluster) -> Iterator[Outcome]:
+def carry_out(steps: list[VersionStep], fleet: Fleet, cluster: FleetCluster) -> Iterator[Outcome]:
     """Step by step; a failed one stops no other, but no pool goes above the control plane it ends up with."""
     reached = cluster.kubernetes or ""
     for step in steps:
@@ -89,7 +89,7 @@ def carry_out(steps: list[Step], fleet: Fleet, cluster: FleetCluster) -> Iterato
         yield outcome
 
 
-def _take(step: Step, fleet: Fleet, cluster: FleetCluster) -> Outcome:
+def _take(step: VersionStep, fleet: Fleet, cluster: FleetCluster) -> Outcome:
     """One step: asked as a dry run first, so that what the provider refuses changes nothing."""
     try:
         if fleet.apply(cluster.id, step, dry_run=True) and fleet.apply(cluster.id, step):
@@ -117,7 +117,7 @@ def _shut(cluster: FleetCluster, now: datetime) -> str:
     return f"{sentence('OutsideWindow')}{f' ({following:%Y-%m-%d %H:%M} UTC)' if following else ''}"
 
 
-def _outcome(step: Step, kind: OutcomeKind, reason: str = "", message: str = "", *, retryable: bool = False) -> Outcome:
+def _outcome(step: VersionStep, kind: OutcomeKind, reason: str = "", message: str = "", *, retryable: bool = False) -> Outcome:
     return Outcome(subject=step.key, outcome=kind, reason=reason, message=message, retryable=retryable)
 
 

@@ -18,7 +18,7 @@ from cloudevents.http import CloudEvent
 from shared import telemetry, wiring
 from shared.domain.actions import UNREADABLE, ActionRequest, Plan, action_id
 from shared.domain.names import UPDATE_VERSIONS
-from shared.domain.versions.clusters import Step
+from shared.domain.versions.clusters import VersionStep
 from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.notices import Due, due
 from shared.domain.versions.plans import ClusterPlan, Planner, updates_of
@@ -126,7 +126,7 @@ def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, n
     return None, "given up for this window"
 
 
-def attempts(plan: ClusterPlan, steps: list[Step], now: datetime) -> Iterator[str]:
+def attempts(plan: ClusterPlan, steps: list[VersionStep], now: datetime) -> Iterator[str]:
     """The ids of the actions that one opening of the window may have: what one leaves unfinished, the next one takes up.
 
     An update that is asked for outside a window is told apart by what it does.
@@ -138,24 +138,24 @@ def attempts(plan: ClusterPlan, steps: list[Step], now: datetime) -> Iterator[st
         yield action_id(f"versions/{plan.cluster.id}/{content}/{number}", began)
 
 
-def in_order(pending: list[Decision]) -> list[Step]:
+def in_order(pending: list[Decision]) -> list[VersionStep]:
     """Images, the control plane, the pools' Kubernetes versions."""
     steps = [
-        Step(each.component, each.subject, each.current or "", each.outcome.to, each.image)
+        VersionStep(each.component, each.subject, each.current or "", each.outcome.to, each.image)
         for each in pending
         if isinstance(each.outcome, Update)
     ]
     return sorted(steps, key=lambda step: step.rank)
 
 
-def again(steps: list[Step], plan: Plan | None) -> list[Step]:
+def again(steps: list[VersionStep], plan: Plan | None) -> list[VersionStep]:
     """Those steps that the action's plan names."""
     planned = {key for part in plan.parts for key in part} if plan else set()
     return [step for step in steps if step.key in planned]
 
 
 def accept(
-    check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: str, world: World, revision: int, now: datetime
+    check: VersionCheck, plan: ClusterPlan, steps: list[VersionStep], action: str, world: World, revision: int, now: datetime
 ) -> VersionUpdate:
     """Record the action and its plan, then make its message."""
     request = ActionRequest(
@@ -173,7 +173,7 @@ def accept(
     return message(check, plan, steps, action)
 
 
-def message(check: VersionCheck, plan: ClusterPlan, steps: list[Step], action: str) -> VersionUpdate:
+def message(check: VersionCheck, plan: ClusterPlan, steps: list[VersionStep], action: str) -> VersionUpdate:
     """The message of an action."""
     decided = {f"{each.component}/{each.subject}": each.outcome for each in plan.decisions}
     updates = []

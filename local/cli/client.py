@@ -29,8 +29,7 @@ from shared.domain.versions.answers import DecisionList, Explanation, ForecastLi
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import NothingStaged, UnknownRevision
 from shared.messages import RelabelRequest
-from shared.work.intake import Problem as Refusal
-from shared.work.intake import Rejected
+from shared.work.intake import Refusal, Rejected
 from shared.work.planning import Declarations
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from local.cli.cloud import service
 from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import PENDING, emit, grid, output_option
 from shared.domain.documents.reading import DocumentsRefused, read
-from shared.domain.versions.answers import DecisionEntry, Explanation, ForecastEntry, Offer
+from shared.domain.versions.answers import DecisionEntry, Explanation, ForecastEntry, OfferEntry
 from shared.domain.versions.profiles import gardener
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _warn(unreachable: Iterable[str]) -> None:
 # --- tables ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _offers(found: list[Offer]) -> Iterable[Any]:
+def _offers(found: list[OfferEntry]) -> Iterable[Any]:
     columns = ("profile", "subject", "version", "classification", "expires", "days", "in use")
     yield grid(columns, (
         (each.profile, each.subject, each.version, each.classification, each.expires or "-",

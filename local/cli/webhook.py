@@ -12,11 +12,11 @@ import click
 
 from local.cli.inputs import documents_option, read_bytes, read_files
 from local.cli.output import BLOCKED, Failure, emit, grid, output_option
-from shared.adapters.apiserver import Rejected
+from shared.adapters.apiserver import StatusError
 from shared.adapters.kubernetes import Kubernetes
 from shared.domain.documents.kinds import PodLabelPolicy, PodLabelPolicySpec, parsed
 from shared.domain.documents.reading import Document, DocumentsRefused, read
-from shared.domain.pods.webhooks import GATE, Client, Object, Server, Verdict, judge, manifest
+from shared.domain.pods.webhooks import GATE, CheckResult, Client, Object, ServerFacts, judge, manifest
 from shared.domain.site import check_pod_policies
 from shared.ports import ClusterError
 
@@ -53,7 +53,7 @@ def manifest_command(
     client = Client(f"{url.rstrip('/')}{path}" if url else "", name, int(port or 443), path or "/", ca, cert_manager)
     if problems := client.problems():
         raise Failure("Usage", "; ".join(problems))
-    minor = Server(server_version).minor
+    minor = ServerFacts(server_version).minor
     emit(form, manifest(client, policies, conditions=minor is None or minor >= (1, 28)), tuple)
 
 
@@ -68,11 +68,11 @@ def check_command(files: tuple[str, ...], context: str, kubeconfig: str, server_
     """Refuse configurations that endanger scheduling or do nothing (exit 4), in files with the policies beside them, or live."""
     configurations, policies = documents_in(files)
     given = bool(configurations)
-    server = Server(server_version, dict(map(_gate, gates)))
+    server = ServerFacts(server_version, dict(map(_gate, gates)))
     if context or kubeconfig:
         live, seen = _live(kubeconfig, context)
         configurations = configurations or live
-        server = Server(server_version or seen.version, {**seen.gates, **server.gates})
+        server = ServerFacts(server_version or seen.version, {**seen.gates, **server.gates})
     elif not configurations:
         raise Failure("Usage", f"nothing to check: give -f FILE with a {CONFIGURATION}, or --context")
     verdicts = judge(configurations, policies, server, given=given)
@@ -82,7 +82,7 @@ def check_command(files: tuple[str, ...], context: str, kubeconfig: str, server_
     return BLOCKED if refused else 0
 
 
-def _told(verdicts: Sequence[Verdict], configurations: Sequence[Object]) -> Iterable[Any]:
+def _told(verdicts: Sequence[CheckResult], configurations: Sequence[Object]) -> Iterable[Any]:
     if verdicts:
         yield grid(("severity", "webhook", "check", "why"), [(v.severity, v.webhook, v.check, v.message) for v in verdicts])
     elif not configurations:
@@ -114,7 +114,7 @@ def _gate(text: str) -> tuple[str, bool]:
     return name, value == "true"
 
 
-def _live(kubeconfig: str, context: str) -> tuple[list[Object], Server]:
+def _live(kubeconfig: str, context: str) -> tuple[list[Object], ServerFacts]:
     """The configurations of a running cluster, and what its server says of itself."""
     from shared.adapters.kubeconfig import from_kubeconfig
 
@@ -122,7 +122,7 @@ def _live(kubeconfig: str, context: str) -> tuple[list[Object], Server]:
     try:
         items = json.loads(cluster.server.request("GET", CONFIGURATIONS))["items"]
         configurations: list[Object] = [{"apiVersion": "admissionregistration.k8s.io/v1", **item} for item in items]
-        return configurations, Server(cluster.server_version(), _gates(cluster))
+        return configurations, ServerFacts(cluster.server_version(), _gates(cluster))
     finally:
         cluster.server.close()
 
@@ -131,7 +131,7 @@ def _gates(cluster: Kubernetes) -> dict[str, bool]:
     """The gate as the server's metrics show it; empty where they may not be read: then the version decides."""
     try:
         metrics = cluster.server.request("GET", "/metrics").decode()
-    except (Rejected, ClusterError):
+    except (StatusError, ClusterError):
         return {}
     found = re.search(rf'^kubernetes_feature_enabled{{name="{GATE}"[^}}]*}} ([01])', metrics, re.MULTILINE)
     return {GATE: found[1] == "1"} if found else {}

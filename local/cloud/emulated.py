@@ -18,7 +18,7 @@ from local.cloud.emulator import Emulator, EmulatorMissing
 from local.cloud.guard import SECRET, until_told
 from local.cloud.processes import FunctionProcess, Processes
 from local.cloud.pump import BACKOFF, Faults, Pump, Route
-from local.steps import DEAD_LETTERS, Step, Steps
+from local.steps import DEAD_LETTERS, FunctionStep, Steps
 from shared.adapters.pubsub import Administration, Subscription, open_bus
 from shared.messages import LAST_ATTEMPT
 from shared.ports import Bus
@@ -129,7 +129,7 @@ class RealCloud:
             return EmulatorMissing(f"the Pub/Sub emulator on {self.host} has ended; serve again, actions under way go on from the store")
         return self.pump.broken() if self.pump else None
 
-    def _route(self, administration: Administration, step: Step, topic: str) -> Route:
+    def _route(self, administration: Administration, step: FunctionStep, topic: str) -> Route:
         # The topic in the path is what functions-framework makes the event's source from.
         url = f"{self.functions[step.name].url}/projects/{self.settings.project}/topics/{topic}?{SECRET}={self._secret}"
         own = not self._push  # the pump keeps to the policy itself, to the tenth of a second

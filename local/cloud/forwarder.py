@@ -21,7 +21,7 @@ LONGEST_PAUSE = 60.0
 _log = logging.getLogger("hullmark.forwarder")
 
 
-class Source(Protocol):
+class NodeSource(Protocol):
     """Where nodes are listed and watched."""
 
     def list(self) -> tuple[list[Node], str]:
@@ -40,7 +40,7 @@ class Forwarder:
     """
 
     def __init__(
-        self, cluster: str, source: Source, bus: Bus, *, quiet_start: bool = False, sleep: Callable[[float], None] = time.sleep
+        self, cluster: str, source: NodeSource, bus: Bus, *, quiet_start: bool = False, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._source, self._bus, self._sleep, self._quiet = source, bus, sleep, quiet_start
         self._watched = Watched(cluster)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from local.cloud.guard import HOST, READ_SECONDS
 from local.cloud.hosted import PERSON, SECRET
 from local.cloud.tether import tethered, to_group
-from local.steps import ROOT, Step
+from local.steps import ROOT, FunctionStep
 
 READY_SECONDS = 60.0
 """For one process to answer; eight of them start together on two cores."""
@@ -48,7 +48,7 @@ class NotReady(Exception):
 class FunctionProcess:
     """One function's process, and its successors on the same port."""
 
-    step: Step
+    step: FunctionStep
     environment: Mapping[str, str]
     say: Callable[[str], None]
     port: int = 0
@@ -161,7 +161,7 @@ class Processes:
 
     def __init__(
         self,
-        steps: list[Step],
+        steps: list[FunctionStep],
         environment: Mapping[str, str],
         say: Callable[[str], None],
         ports: Mapping[str, int] | None = None,

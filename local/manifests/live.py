@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from shared.adapters.apiserver import ApiServer, Rejected
+from shared.adapters.apiserver import ApiServer, StatusError
 from shared.adapters.kubeconfig import from_kubeconfig
 
 PAGE = 500
@@ -30,7 +30,7 @@ RESOURCES = (
 
 
 class Server(Protocol):
-    """Reads one path of an API server. Raises Rejected, Refused and Unavailable."""
+    """Reads one path of an API server. Raises StatusError, Refused and Unavailable."""
 
     def request(self, method: str, path: str, query: Mapping[str, str] | None = None) -> bytes: ...
 
@@ -59,7 +59,7 @@ def _listed(server: Server, path: str) -> Iterator[tuple[Mapping[str, Any], dict
     while True:
         try:
             page = json.loads(server.request("GET", path, query))
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code == 404:
                 return
             raise rejected.refused() from rejected

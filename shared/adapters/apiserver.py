@@ -64,15 +64,15 @@ class Access:
     """The Authorization header for now; called for each request, so it answers from memory until a token expires."""
 
 
-class Status(msgspec.Struct):
-    """What of a metav1.Status we act on."""
+class ApiStatus(msgspec.Struct):
+    """The fields of a `metav1.Status` that decide what happens next."""
 
     message: str = ""
     reason: str = ""
-    details: Details | None = None
+    details: StatusDetails | None = None
 
 
-class Details(msgspec.Struct):
+class StatusDetails(msgspec.Struct):
     """The causes of a refusal, and when to come back (seconds)."""
 
     causes: list[Cause] | None = None
@@ -87,13 +87,13 @@ class Cause(msgspec.Struct):
     field: str = ""
 
 
-_status = msgspec.json.Decoder(Status)
+_status = msgspec.json.Decoder(ApiStatus)
 
 
-class Rejected(Exception):
+class StatusError(Exception):
     """A 4xx that the caller may know more about. `refused()` is what it means when it doesn't."""
 
-    def __init__(self, code: int, status: Status, call: str) -> None:
+    def __init__(self, code: int, status: ApiStatus, call: str) -> None:
         self.code, self.status, self.call = code, status, call
         super().__init__(f"{call}: {code} {status.message}")
 
@@ -138,7 +138,7 @@ class ApiServer:
     def request(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """Send an idempotent request and return the body of its 2xx. Raises Rejected (4xx), Refused (401 twice) and Unavailable."""
+        """Send an idempotent request and return the body of its 2xx. Raises StatusError (4xx), Refused (401 twice) and Unavailable."""
         target = f"{path}?{urlencode(query)}" if query else path
         call = f"{method} {path.partition('?')[0]}"
         if not self._slots.acquire(timeout=self._call_seconds):
@@ -151,7 +151,7 @@ class ApiServer:
             self._slots.release()
 
     def follow(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], silence_seconds: float) -> Iterator[bytes]:
-        """Yield the lines of one watch until the server ends it; a connection of its own, one try. Raises Rejected and Unavailable.
+        """Yield the lines of one watch until the server ends it; a connection of its own, one try. Raises StatusError and Unavailable.
 
         `silence_seconds`: how long the server may send nothing (bookmarks come about once a minute).
         """
@@ -166,7 +166,7 @@ class ApiServer:
                 self._reopen(line)
             if answered.code in (401, 429) or answered.code >= 500:
                 raise Unavailable(f"{call}: {answered.code}", answered.retry_after or None) from answered
-            raise Rejected(answered.code, _read_status(answered.body), f"{call} at {line.access.server}") from answered
+            raise StatusError(answered.code, _read_status(answered.body), f"{call} at {line.access.server}") from answered
 
     def _tries(self, call: str, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         end = self._monotonic() + self._call_seconds
@@ -190,7 +190,7 @@ class ApiServer:
                 failure = Unavailable(f"{call}: 401 {cut(status.message)}", retry_after=0.0)
                 continue
             if code != 429 and code < 500:
-                raise Rejected(code, status, f"{call} at {line.access.server}")
+                raise StatusError(code, status, f"{call} at {line.access.server}")
             named = retry_after or (status.details.retryAfterSeconds if status.details else 0)
             failure = Unavailable(f"{call} at {line.access.server}: {code} {cut(status.message)}".rstrip(), named or None)
         raise failure or Unavailable(f"{call}: no try left")
@@ -416,13 +416,13 @@ def _seconds(retry_after: str) -> float:
     return float(retry_after) if retry_after.isdecimal() else 0.0
 
 
-def _read_status(answer: bytes) -> Status:
+def _read_status(answer: bytes) -> ApiStatus:
     """The Status, or in its place whatever text the answer is (a proxy's page, another API's error)."""
     with contextlib.suppress(msgspec.DecodeError):
         status = _status.decode(answer)
         if status.message or status.reason:
             return status
-    return Status(message=answer[: 2 * CUT].decode(errors="replace"))
+    return ApiStatus(message=answer[: 2 * CUT].decode(errors="replace"))
 
 
 def cut(message: str) -> str:

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
-from shared.domain.versions.clusters import FleetCluster, Pool, Step, declared_cluster
+from shared.domain.versions.clusters import FleetCluster, Pool, VersionStep, declared_cluster
 from shared.domain.versions.semver import parse
 from shared.ports import Refused, Stale, Unavailable
 
@@ -61,7 +61,7 @@ class EksVersions:
         offered = [Offered(each["clusterVersion"], _classification(each), _end(each)) for each in listed]
         return [CloudProfile(CATALOGUE, tuple(offered), machine_types=(MachineType("node group"),))], []
 
-    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         about = self._describe()
         current = self._group(step.pool)["version"] if step.pool else about["version"]
         wanted = _minor(step.to)
@@ -78,7 +78,7 @@ class EksVersions:
             self._call("update_cluster_version", name=self._eks_name, version=wanted)
         return True
 
-    def _must_be_idle(self, about: Mapping[str, Any], step: Step, wanted: str) -> None:
+    def _must_be_idle(self, about: Mapping[str, Any], step: VersionStep, wanted: str) -> None:
         busy = about["status"] != "ACTIVE"
         if step.pool:
             group = self._group(step.pool)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from shared.adapters.apiserver import ApiServer, Login, Rejected
+from shared.adapters.apiserver import ApiServer, Login, StatusError
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
-from shared.domain.versions.clusters import OPERATION, FleetCluster, Step, read_shoot
+from shared.domain.versions.clusters import OPERATION, FleetCluster, VersionStep, read_shoot
 from shared.ports import OWNER, Refused, Stale, Unavailable
 
 GROUP = "/apis/core.gardener.cloud/v1beta1"
@@ -45,7 +45,7 @@ class Garden:
         ]
         return profiles, namespaced
 
-    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         found = self._shoot(name)
         path = None if found is None else _path_to(step, found)
         if found is None or path is None:
@@ -63,7 +63,7 @@ class Garden:
         query = {"fieldManager": OWNER, **({"dryRun": "All"} if dry_run else {})}
         try:
             self.server.request("PATCH", _path(name), query, json.dumps(patch).encode(), {"Content-Type": "application/json-patch+json"})
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code == 409 or "testing value" in rejected.status.message or "test failed" in rejected.status.message:
                 raise Stale(f"{name} changed while it was being updated") from rejected
             raise rejected.refused() from rejected
@@ -72,7 +72,7 @@ class Garden:
     def _shoot(self, name: str) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads(self.server.request("GET", _path(name)))
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code == 404:
                 return None
             raise rejected.refused() from rejected
@@ -84,7 +84,7 @@ class Garden:
             query = {"limit": str(PAGE), **({"continue": page} if page else {})}
             try:
                 answer = json.loads(self.server.request("GET", f"{GROUP}/{resource}", query))
-            except Rejected as rejected:
+            except StatusError as rejected:
                 if rejected.code == 404:  # the garden has no such kind
                     return
                 if rejected.code == 410:
@@ -105,7 +105,7 @@ def _document(kind: str, found: dict[str, Any]) -> Document:
     return Document("garden", 0, 0, kind, str(found.get("metadata", {}).get("name", "")), found)
 
 
-def _path_to(step: Step, found: dict[str, Any]) -> str | None:
+def _path_to(step: VersionStep, found: dict[str, Any]) -> str | None:
     """The JSON Pointer to the version that a step moves; None where the Shoot has no such place."""
     if not step.pool:
         return "/spec/kubernetes/version"

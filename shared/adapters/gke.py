@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shared.adapters.apiserver import Access, ApiServer, Rejected, cut
+from shared.adapters.apiserver import Access, ApiServer, StatusError, cut
 from shared.ports import Refused, Unavailable
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -25,7 +25,7 @@ def access(project: str, location: str, name: str, *, credentials: Any = None, s
     server = ApiServer(lambda: Access(service, authorization=token))
     try:
         answer = server.request("GET", f"/v1/projects/{project}/locations/{location}/clusters/{name}")
-    except Rejected as rejected:
+    except StatusError as rejected:
         refused = rejected.refused()
         raise Refused(refused.reason, f"{where}: {refused}") from rejected
     finally:

@@ -14,7 +14,7 @@ from google.auth.exceptions import GoogleAuthError
 
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
-from shared.domain.versions.clusters import FleetCluster, Pool, Step, declared_cluster
+from shared.domain.versions.clusters import FleetCluster, Pool, VersionStep, declared_cluster
 from shared.domain.versions.semver import parse
 from shared.ports import Refused, Stale, Unavailable
 
@@ -60,7 +60,7 @@ class GkeVersions:
         versions = mine.valid_versions if mine else offered.valid_master_versions
         return [CloudProfile(self.id, tuple(Offered(each) for each in versions), machine_types=(MachineType("node pool"),))], []
 
-    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         about = self._describe()
         pool = next((each for each in about.node_pools if each.name == step.pool), None)
         if step.pool and pool is None:

@@ -22,7 +22,7 @@ KEPT_SECONDS = 3600.0
 TIMEOUT = urllib3.Timeout(connect=2.0, read=5.0)
 
 
-class Keys:
+class SigningKeys:
     """Key id → public key, read again when they are old."""
 
     def __init__(self, read: Callable[[], Mapping[str, str]], clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,7 +39,7 @@ class Keys:
             return self._keys
 
 
-def person(assertion: str, audience: str, keys: Keys) -> str:
+def person(assertion: str, audience: str, keys: SigningKeys) -> str:
     """The e-mail (or subject) that the header's value names. Raises Unverified: no value, another signer, audience, issuer or time."""
     if not assertion:
         raise Unverified("it is missing; call through Identity-Aware Proxy")
@@ -57,9 +57,9 @@ def person(assertion: str, audience: str, keys: Keys) -> str:
 
 
 @functools.cache
-def google_keys() -> Keys:
+def google_keys() -> SigningKeys:
     """Google's own, read on first use."""
-    return Keys(_from_google)
+    return SigningKeys(_from_google)
 
 
 def _from_google() -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.json import Decoder
 
-from shared.adapters.apiserver import ApiServer, Login, Rejected
+from shared.adapters.apiserver import ApiServer, Login, StatusError
 from shared.adapters.kubernetes_pods import KubernetesPods
 from shared.domain.keys import is_subdomain
 from shared.domain.nodes import Node, NodeObject
@@ -74,7 +74,7 @@ class Kubernetes(KubernetesPods):
                     page = answer.metadata.next
                     if not page:
                         return found
-            except Rejected as rejected:
+            except StatusError as rejected:
                 if rejected.code != 410:  # etcd compacted the revision that the pages are of: begin again
                     raise rejected.refused() from rejected
         raise Unavailable("GET /api/v1/nodes: the listing expired between its pages three times")
@@ -84,7 +84,7 @@ class Kubernetes(KubernetesPods):
             return None
         try:
             return self._read(_object, _path(name), headers=_ONE).node()
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code == 404:
                 return None
             raise rejected.refused() from rejected
@@ -97,7 +97,7 @@ class Kubernetes(KubernetesPods):
         query = _query(manager, "true" if force else "false")
         try:
             return self._patch(name, query, body, _APPLY)
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code == 409 and (managers := _managers(rejected, labels)):
                 raise Conflict(managers) from rejected
             if _other_uid(rejected):
@@ -110,7 +110,7 @@ class Kubernetes(KubernetesPods):
             body["metadata"].pop("labels")
         try:
             return self._patch(name, _query(manager), body, _MERGE)
-        except Rejected as rejected:
+        except StatusError as rejected:
             raise _meaning(rejected, name) from rejected
 
     def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -143,7 +143,7 @@ def _path(name: str) -> str:
     return "/api/v1/nodes/" + quote(name, safe="")
 
 
-def _managers(rejected: Rejected, declared: Iterable[str]) -> dict[str, str]:
+def _managers(rejected: StatusError, declared: Iterable[str]) -> dict[str, str]:
     """Key → the managers that hold it, out of the causes of a 409: `conflict with "kubelet" using v1`, at `.metadata.labels.KEY`.
 
     Who applied an empty map holds `.metadata.labels` itself, and so stands in the way of every key.
@@ -160,12 +160,12 @@ def _managers(rejected: Rejected, declared: Iterable[str]) -> dict[str, str]:
     return {key: ", ".join(sorted(managers)) for key, managers in held.items()}
 
 
-def _other_uid(rejected: Rejected) -> bool:
+def _other_uid(rejected: StatusError) -> bool:
     """Whether the apply named a uid that the node of this name doesn't have (seen: 409 where absent, 409 or 422 where another)."""
     return rejected.code in (409, 422) and ("uid mismatch" in rejected.status.message or "metadata.uid" in rejected.status.message)
 
 
-def _meaning(rejected: Rejected, name: str) -> NodeGone | Stale | Refused:
+def _meaning(rejected: StatusError, name: str) -> NodeGone | Stale | Refused:
     if rejected.code == 404:
         return NodeGone(f"no node {name!r}")
     if rejected.code == 409:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.json import Decoder
 
-from shared.adapters.apiserver import ApiServer, Rejected
+from shared.adapters.apiserver import ApiServer, StatusError
 from shared.ports import Pod, Stale, Unavailable
 
 A = TypeVar("A")
@@ -66,7 +66,7 @@ class KubernetesPods:
     def pod(self, namespace: str, name: str) -> Pod | None:
         try:
             return self._pods_read(_one, _path(namespace, name), headers=_METADATA).pod()
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code == 404:
                 return None
             raise rejected.refused() from rejected
@@ -77,7 +77,7 @@ class KubernetesPods:
             query = {"limit": str(PAGE), "fieldSelector": "spec.nodeName!=", **({"continue": page} if page else {})}
             try:
                 answer = self._pods_read(_list, path, query)
-            except Rejected as rejected:
+            except StatusError as rejected:
                 if rejected.code == 410:
                     raise Unavailable(f"GET {path}: the listing expired between its pages; run it again") from rejected
                 raise rejected.refused() from rejected
@@ -92,7 +92,7 @@ class KubernetesPods:
         body = msgspec.json.encode({"metadata": metadata})
         try:
             self.server.request("PATCH", _path(pod.namespace, pod.name), {"fieldManager": MANAGER}, body, _MERGE)
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code in (404, 409):
                 raise Stale(f"pod {pod.namespace}/{pod.name} changed or went since it was read") from rejected
             raise rejected.refused() from rejected

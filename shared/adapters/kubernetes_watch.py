@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from shared.adapters.apiserver import ApiServer, Rejected
+from shared.adapters.apiserver import ApiServer, StatusError
 from shared.domain.nodes import Node, NodeObject
 from shared.ports import Unavailable
 
@@ -76,7 +76,7 @@ class NodeWatch:
         while True:
             try:
                 page = _objects.decode(self._server.request("GET", "/api/v1/nodes", query, headers={"Accept": _METADATA.format("List")}))
-            except Rejected as rejected:
+            except StatusError as rejected:
                 raise _meaning(rejected) from rejected
             except msgspec.MsgspecError as error:
                 raise Unavailable(f"GET /api/v1/nodes: not the answer of a Kubernetes API server: {error}") from error
@@ -96,7 +96,7 @@ class NodeWatch:
         try:
             for line in self._server.follow("/api/v1/nodes", query, {"Accept": _METADATA.format("")}, SILENCE_SECONDS):
                 yield _read(line)
-        except Rejected as rejected:
+        except StatusError as rejected:
             raise _meaning(rejected) from rejected
         except msgspec.MsgspecError as error:
             raise Unavailable(f"GET /api/v1/nodes (watch): a line that is no event: {error}") from error
@@ -115,5 +115,5 @@ def _read(line: bytes) -> Seen:
     return Seen(node.resource_version, node, deleted=event.type == "DELETED")
 
 
-def _meaning(rejected: Rejected) -> Exception:
+def _meaning(rejected: StatusError) -> Exception:
     return Expired(str(rejected)) if rejected.code == 410 else rejected.refused()

@@ -26,7 +26,7 @@ from shared.domain.documents.kinds import (
 from shared.domain.documents.reading import Document, DocumentsRefused, Path, Problem, Source, read
 from shared.domain.keys import PROTECTED, is_subdomain, key_error, reconciled, value_error
 from shared.domain.labels.aliases import AliasPair, check_pairs, in_force
-from shared.domain.labels.policies import Clash, Declared, Policies, clashes_of, declare, keys_looked_at, selects
+from shared.domain.labels.policies import Clash, DeclaredLabels, Policies, clashes_of, declare, keys_looked_at, selects
 from shared.domain.pods.copying import check_pod_policy
 
 T = TypeVar("T", bound=HullmarkDocument)
@@ -80,8 +80,8 @@ class Site:
         found = {}
         for name in sorted(self.nodes):
             declared = declare(name, self.nodes[name], None, self.policies, cluster)
-            if not isinstance(declared, Declared):
-                declared = Declared(self.nodes[name].labels, self.nodes[name].sources)
+            if not isinstance(declared, DeclaredLabels):
+                declared = DeclaredLabels(self.nodes[name].labels, self.nodes[name].sources)
             found[name] = {"labels": declared.labels, "sources": declared.sources}
         return found
 

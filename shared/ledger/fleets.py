@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
-from shared.domain.versions.clusters import FleetCluster, Step
+from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.profiles import Gardener, gardener
 from shared.ledger.records import RecordUnreadable, read_as
 from shared.ports import ClusterError, Fleet, ObjectStore, Refused, Stale
@@ -42,7 +42,7 @@ class DocumentFleet:
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
         return [], []
 
-    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         cluster = self.cluster(name)
         current = None if cluster is None else step.version_in(cluster)
         if current is None:
@@ -68,9 +68,9 @@ class DocumentFleet:
         return cluster
 
 
-def _step(body: bytes) -> Step:
+def _step(body: bytes) -> VersionStep:
     change = json.loads(body)
-    return Step(*(str(change[name]) for name in ("component", "subject", "from", "to")))
+    return VersionStep(*(str(change[name]) for name in ("component", "subject", "from", "to")))
 
 
 def _folder(name: str) -> str:

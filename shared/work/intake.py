@@ -17,20 +17,20 @@ from shared.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Refusal:
     """One reason why a request is refused: a CamelCase code and what to do."""
 
     reason: str
     message: str
 
 
-NO_REVISION = Problem("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`")
+NO_REVISION = Refusal("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`")
 
 
 class Rejected(Exception):
     """The request is refused as a whole and nothing is recorded; every problem is in it."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: Refusal) -> None:
         self.problems = problems
         super().__init__("; ".join(problem.message for problem in problems))
 
@@ -40,7 +40,7 @@ def refuse_unknown(names: Sequence[str], declared: Declarations, cluster: Observ
     documents = f"revision {declared.number}" if declared.number else "the documents"
     where = f"neither in {documents} nor in cluster {cluster_name}"
     if unknown := unknown_nodes(names, declared, cluster):
-        raise Rejected(*(Problem("UnknownNode", f"unknown node {name}: {where}") for name in unknown))
+        raise Rejected(*(Refusal("UnknownNode", f"unknown node {name}: {where}") for name in unknown))
 
 
 def accept(
@@ -68,12 +68,12 @@ def accept(
         raise Rejected(NO_REVISION)
     if not request.whole_site and not any(world.revisions.tagged(tag) for tag in SITE_TAGS):
         how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
-        raise Rejected(Problem("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
+        raise Rejected(Refusal("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
     try:
         cluster = request.cluster or world.default_cluster(revision)
         access = world.cluster(cluster, revision)
     except Refused as refused:
-        raise Rejected(Problem(refused.reason, str(refused))) from refused
+        raise Rejected(Refusal(refused.reason, str(refused))) from refused
     if reach:
         access.server_version()
     refuse_unknown(request.target_nodes or (), revision, access, cluster)

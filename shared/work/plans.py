@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.domain.labels.plans import LabelPlan, PlanRequest, label_plan
 from shared.ports import Refused
-from shared.work.intake import NO_REVISION, Problem, Rejected, refuse_unknown
+from shared.work.intake import NO_REVISION, Refusal, Rejected, refuse_unknown
 from shared.work.planning import Declarations, Ground, Observed, decisions
 from shared.world import World
 
@@ -26,7 +26,7 @@ def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> 
         name = asked.cluster or world.default_cluster(declared)
         cluster = world.cluster(name, declared)
     except Refused as refused:
-        raise Rejected(Problem(refused.reason, str(refused))) from refused
+        raise Rejected(Refusal(refused.reason, str(refused))) from refused
     return plan_nodes(asked, declared, cluster, name)
 
 

@@ -28,7 +28,7 @@ OLD = 300.0
 """Seconds after which what could not be refreshed is worth a warning."""
 
 
-class Declared:
+class PodPolicies:
     """The policies of one revision, summed up once for each namespace that is asked about."""
 
     def __init__(self, policies: Sequence[PodLabelPolicySpec], open_cluster: Callable[[str], Cluster]) -> None:
@@ -52,7 +52,7 @@ class PodTopology:
 
     def __init__(
         self,
-        declared: Callable[[], Declared],
+        declared: Callable[[], PodPolicies],
         *,
         policies_age: float = POLICIES_AGE,
         nodes_age: float = NODES_AGE,
@@ -93,7 +93,7 @@ class PodTopology:
         declared = self._declared.peek()
         return declared is not None and (not declared.keys or self._of(cluster, declared)[0].warm(declared.keys))
 
-    def _of(self, cluster: str, declared: Declared) -> tuple[NodeCache, Reads]:
+    def _of(self, cluster: str, declared: PodPolicies) -> tuple[NodeCache, Reads]:
         with self._lock:
             if cluster not in self._nodes:
                 reads = Reads(clock=self._clock)
@@ -126,7 +126,7 @@ def _own(cluster: Cluster, namespace: str, pod: str, reads: Reads, seconds: floa
     return Own(found.labels, found.annotations) if found else None
 
 
-def declared_by(world: World) -> Declared:
+def declared_by(world: World) -> PodPolicies:
     """The policies of the newest revision; none before the first one."""
     revision = world.releases.look().committed
     policies = revision.policies.pod_policies if revision else ()
@@ -134,4 +134,4 @@ def declared_by(world: World) -> Declared:
     def open_cluster(name: str) -> Cluster:
         return world.cluster(world.default_cluster(revision) if name == "default" else name, revision)
 
-    return Declared(policies, open_cluster)
+    return PodPolicies(policies, open_cluster)

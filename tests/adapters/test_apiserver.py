@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.apiserver import TRIES, Access, ApiServer, Rejected
+from shared.adapters.apiserver import TRIES, Access, ApiServer, StatusError
 from shared.adapters.kubernetes import Kubernetes
 from shared.ports import Conflict, Refused, Stale, Unavailable
 
@@ -320,7 +320,7 @@ def test_a_server_that_is_no_url_is_refused(url: str) -> None:
 def test_a_rejection_says_the_call_and_the_code() -> None:
     with (
         Scripted(status(404, "NotFound", "no such thing")).running() as server,
-        pytest.raises(Rejected, match="404 no such thing") as rejected,
+        pytest.raises(StatusError, match="404 no such thing") as rejected,
     ):
         ApiServer(lambda: Access(server.url)).request("GET", "/apis/x/v1/things")
     assert rejected.value.refused().reason == "NotFound"

@@ -99,7 +99,7 @@ def test_on_cloud_run_a_token_that_it_did_not_check_is_refused(believing: Door, 
 
 def test_behind_identity_aware_proxy_its_signature_names_the_caller(believing: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     signer = Signer()
-    monkeypatch.setattr(iap, "google_keys", lambda: iap.Keys(lambda: signer.public))
+    monkeypatch.setattr(iap, "google_keys", lambda: iap.SigningKeys(lambda: signer.public))
     door = believing(f"iap:{AUDIENCE}")
     assert door.create_as({"X-Goog-IAP-JWT-Assertion": signer.assertion()}).json["user"] == "ada@example.com"
     for refused in ({}, ADA, {"X-Goog-IAP-JWT-Assertion": Signer().assertion()}, {"X-Goog-Authenticated-User-Email": "x:ada@example.com"}):
@@ -121,7 +121,7 @@ NOW = int(time.time())
 def test_a_signed_header_for_another_audience_issuer_or_time_is_refused(claims: dict[str, Any]) -> None:
     signer = Signer()
     with pytest.raises(Unverified):
-        iap.person(signer.assertion(**claims), AUDIENCE, iap.Keys(lambda: signer.public))
+        iap.person(signer.assertion(**claims), AUDIENCE, iap.SigningKeys(lambda: signer.public))
 
 
 def test_a_signed_header_with_another_algorithm_is_refused() -> None:
@@ -130,7 +130,7 @@ def test_a_signed_header_with_another_algorithm_is_refused() -> None:
     for algorithm in ("none", "HS256", "RS256"):
         header = parts(json.dumps({"alg": algorithm, "kid": "k1", "typ": "JWT"}).encode())
         with pytest.raises(Unverified):
-            iap.person(f"{header}.{claims}.", AUDIENCE, iap.Keys(lambda: signer.public))
+            iap.person(f"{header}.{claims}.", AUDIENCE, iap.SigningKeys(lambda: signer.public))
 
 
 def test_keys_are_read_again_when_they_are_old() -> None:
@@ -140,7 +140,7 @@ def test_keys_are_read_again_when_they_are_old() -> None:
         read.append(1)
         return {"k": "v"}
 
-    keys = iap.Keys(reading, lambda: now[0])
+    keys = iap.SigningKeys(reading, lambda: now[0])
     keys.now()
     keys.now()
     now[0] = iap.KEPT_SECONDS

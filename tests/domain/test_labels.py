@@ -16,7 +16,7 @@ from shared.domain.labels.aliases import KEP_793, in_force
 from shared.domain.labels.policies import (
     KEEP_DOMAINS,
     UNKNOWN_MANAGER,
-    Declared,
+    DeclaredLabels,
     Difference,
     Policies,
     PolicyConflict,
@@ -144,9 +144,9 @@ def policy(name: str, labels: Mapping[str, str] | None = None, **spec: Any) -> N
 
 def declared(
     *policies: NodeLabelPolicy, design: DesignNode | None = None, live: Node | None = None, name: str = "n1", cluster: str = "c"
-) -> Declared:
+) -> DeclaredLabels:
     found = declare(name, design, live, Policies(policies), cluster)
-    assert isinstance(found, Declared), found
+    assert isinstance(found, DeclaredLabels), found
     return found
 
 
@@ -164,8 +164,8 @@ def live(labels: Mapping[str, str], owners: Mapping[str, tuple[str, ...]] | None
 
 
 def test_a_node_that_nothing_names_or_selects_has_an_empty_declared_set() -> None:
-    assert declared() == Declared({}, {})
-    assert declared(policy("other", {"a": "1"}, nodes={"names": ["n2"]})) == Declared({}, {})
+    assert declared() == DeclaredLabels({}, {})
+    assert declared(policy("other", {"a": "1"}, nodes={"names": ["n2"]})) == DeclaredLabels({}, {})
 
 
 def test_policies_lie_over_the_design_and_each_key_knows_its_document() -> None:
@@ -302,13 +302,13 @@ KUBELET = ("kubelet",)
 
 def test_a_node_with_the_right_values_and_nothing_else_of_ours_needs_no_write() -> None:
     node = live({"a": "1", "b": "2", "foreign": "x"}, {"a": (OWNER,), "b": KUBELET, "foreign": KUBELET})
-    assert diff(Declared({"a": "1", "b": "2"}, {}), node) == Difference()
-    assert not diff(Declared({"a": "1", "b": "2"}, {}), node).write
+    assert diff(DeclaredLabels({"a": "1", "b": "2"}, {}), node) == Difference()
+    assert not diff(DeclaredLabels({"a": "1", "b": "2"}, {}), node).write
 
 
 def test_set_and_remove_say_why() -> None:
     node = live({"a": "old", "gone": "x"}, {"a": (OWNER,), "gone": (OWNER,)})
-    found = diff(Declared({"a": "1", "b": "2"}, {"a": "NodeLabelPolicy/p", "b": "HostProfile/h"}), node)
+    found = diff(DeclaredLabels({"a": "1", "b": "2"}, {"a": "NodeLabelPolicy/p", "b": "HostProfile/h"}), node)
     assert found.set == {"a": "1", "b": "2"}
     assert found.remove == ("gone",)
     assert found.reasons == {"a": "declared by NodeLabelPolicy/p", "b": "declared by HostProfile/h", "gone": "no longer declared"}
@@ -316,13 +316,13 @@ def test_set_and_remove_say_why() -> None:
 
 @pytest.mark.parametrize("other", ["kubelet", ALIAS_OWNER])
 def test_a_key_that_we_drop_and_another_holds_too_stays_and_is_given_up_unseen(other: str) -> None:
-    found = diff(Declared({}, {}), live({"a": "1"}, {"a": tuple(sorted((OWNER, other)))}))
+    found = diff(DeclaredLabels({}, {}), live({"a": "1"}, {"a": tuple(sorted((OWNER, other)))}))
     assert (found.set, found.remove, found.released, found.write) == ({}, (), ("a",), True)
 
 
 def test_what_hullmark_holds_by_update_only_is_not_taken_away() -> None:
     node = Node("n1", "u", {"a": "1"}, owners={"a": (OWNER,)}, applied={})
-    assert not diff(Declared({}, {}), node).write
+    assert not diff(DeclaredLabels({}, {}), node).write
 
 
 @pytest.mark.parametrize(
@@ -338,15 +338,15 @@ def test_what_hullmark_holds_by_update_only_is_not_taken_away() -> None:
 )
 def test_on_conflict_looks_at_who_holds_the_key(on_conflict: Any, owners: dict[str, tuple[str, ...]], expected: Difference) -> None:
     node = Node("n1", "u", {"a": "old"}, owners=owners)
-    assert diff(Declared({"a": "new"}, {}, on_conflict={"a": on_conflict}), node) == expected
-    assert diff(Declared({"a": "new"}, {}, on_conflict={"a": on_conflict}), node).write is bool(expected.set and not expected.refused)
+    assert diff(DeclaredLabels({"a": "new"}, {}, on_conflict={"a": on_conflict}), node) == expected
+    assert diff(DeclaredLabels({"a": "new"}, {}, on_conflict={"a": on_conflict}), node).write is bool(expected.set and not expected.refused)
 
 
 def test_on_conflict_matters_only_where_the_value_differs_or_the_key_is_there() -> None:
     same = Node("n1", "u", {"a": "new"}, owners={"a": KUBELET})
     absent = Node("n1", "u", {}, owners={"x": KUBELET})
     for policy_ in ("skip", "fail"):
-        wanted = Declared({"a": "new"}, {}, on_conflict={"a": policy_})
+        wanted = DeclaredLabels({"a": "new"}, {}, on_conflict={"a": policy_})
         assert not diff(wanted, same).write
         assert diff(wanted, absent).set == {"a": "new"}
 
@@ -361,15 +361,15 @@ def test_prune_all_takes_what_is_not_declared_and_spares_the_rest() -> None:
         "example.com/b": "2",
     }
     node = live(labels, {"hand": ("kubectl",), "example.com/b": (ALIAS_OWNER,)})
-    found = diff(Declared({"a": "1"}, {}, prune="all"), node)
+    found = diff(DeclaredLabels({"a": "1"}, {}, prune="all"), node)
     assert found.remove == ("hand",)
     assert found.reasons == {"hand": "not declared, and a policy says prune: all"}
-    assert diff(Declared({"a": "1"}, {}, prune="all"), node, keep_domains=["example.com"]).remove == ("hand", "nvidia.com/gpu")
+    assert diff(DeclaredLabels({"a": "1"}, {}, prune="all"), node, keep_domains=["example.com"]).remove == ("hand", "nvidia.com/gpu")
 
 
 def test_prune_all_does_not_take_a_skipped_key() -> None:
     node = live({"a": "theirs"}, {"a": KUBELET})
-    assert diff(Declared({"a": "ours"}, {}, "all", {"a": "skip"}), node) == Difference(skipped={"a": "kubelet"})
+    assert diff(DeclaredLabels({"a": "ours"}, {}, "all", {"a": "skip"}), node) == Difference(skipped={"a": "kubelet"})
 
 
 # --- over random ownership, against the API server's rules for Server-Side Apply
@@ -436,7 +436,7 @@ def test_over_random_ownership_foreign_labels_survive_and_a_second_look_finds_no
         else:
             server.update(who, *what)
     before = server.node()
-    wanted = Declared(labels, {}, prune, {key: how for key, how in on_conflict.items() if key in labels})
+    wanted = DeclaredLabels(labels, {}, prune, {key: how for key, how in on_conflict.items() if key in labels})
     found = diff(wanted, before)
 
     foreign = {key: value for key, value in before.labels.items() if OWNER not in before.owners.get(key, ())}

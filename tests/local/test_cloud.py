@@ -19,14 +19,14 @@ from local.cloud.emulated import RealCloud
 from local.cloud.emulator import EmulatorMissing, find_jar
 from local.cloud.processes import FunctionProcess, NotReady
 from local.cloud.pump import Faults
-from local.steps import Step, Steps
+from local.steps import FunctionStep, Steps
 from shared.adapters.pubsub import Administration, Subscription
 from shared.messages import Outgoing
 from shared.world import Settings, SettingsError
 from tests.pubsub import new_project, pulled, real_emulator
 
 
-class TestStep(Step):
+class TestStep(FunctionStep):
     """A step whose file lies with the tests."""
 
     __test__ = False
@@ -36,7 +36,7 @@ class TestStep(Step):
         return Path(__file__).parent / f"{self.name}.py"
 
 
-def a_step(name: str = "echo", **changes: Any) -> Step:
+def a_step(name: str = "echo", **changes: Any) -> FunctionStep:
     usual: dict[str, Any] = {
         "topics": ["echo-requests", "dead-letters"],
         "publishes": ["echo-replies"],

@@ -10,7 +10,7 @@ import pytest
 
 from local.cli import main
 from local.manifests.live import live_objects
-from shared.adapters.apiserver import ApiServer, Rejected, Status
+from shared.adapters.apiserver import ApiServer, ApiStatus, StatusError
 from shared.domain.manifests.findings import Renamings, examine
 from shared.ports import Refused
 from tests.kube_apiserver import KubeApiserver
@@ -28,7 +28,7 @@ class Server:
         self.asked.append((path, dict(query)))
         answer = self.lists.get(path, 404)
         if isinstance(answer, int):
-            raise Rejected(answer, Status(message="no"), f"{method} {path}")
+            raise StatusError(answer, ApiStatus(message="no"), f"{method} {path}")
         page = int(query.get("continue", 0))
         kind, items = answer
         more = {"continue": str(page + 1)} if page + 1 < len(items) else {}
@@ -101,5 +101,5 @@ def test_a_real_cluster_is_read_through_its_kubeconfig_context(
     change = json.dumps({"spec": volume["spec"]})
     patch = {"Content-Type": "application/merge-patch+json"}
     server.request("PATCH", path, body=change.replace("failure-domain.beta", "topology").encode(), headers=patch)
-    with pytest.raises(Rejected, match="immutable"):
+    with pytest.raises(StatusError, match="immutable"):
         server.request("PATCH", path, body=change.replace("failure-domain.beta.kubernetes.io", "example.com").encode(), headers=patch)

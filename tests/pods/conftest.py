@@ -20,7 +20,7 @@ from shared import wiring
 from shared.domain.documents.kinds import PodLabelPolicySpec
 from shared.domain.pods.webhooks import Client, manifest
 from shared.ports import Cluster
-from shared.work.pod_topology import Declared, PodTopology
+from shared.work.pod_topology import PodPolicies, PodTopology
 from tests.conftest import require_real
 from tests.kube_apiserver import HOW, Fleet, KubeApiserver, assets
 from tests.pods.test_function import MAIN
@@ -123,7 +123,7 @@ class Real:
     @contextmanager
     def hullmark(self, cluster: Cluster, *policies: PodLabelPolicySpec) -> Iterator[str]:
         """The function, with these policies committed."""
-        topology = PodTopology(lambda: Declared(policies, lambda _: cluster))
+        topology = PodTopology(lambda: PodPolicies(policies, lambda _: cluster))
         wiring.install(None, topology)
         try:
             with self.serving(functions_framework.create_app("pod_binding", str(MAIN))) as url:

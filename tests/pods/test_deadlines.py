@@ -11,7 +11,7 @@ import pytest
 from shared.domain.pods.copying import Additions, copying
 from shared.ports import Refused, StoreError, Unavailable
 from shared.work.node_cache import NodeCache
-from shared.work.pod_topology import Declared, PodTopology
+from shared.work.pod_topology import PodPolicies, PodTopology
 from shared.work.reads import Late, Reads, Refreshed
 from tests.pods.reviews import HOST, REGION, ZONE, Fleet, Hang, a_binding, a_policy, placed
 
@@ -231,9 +231,9 @@ def test_many_threads_get_the_right_labels_while_listings_come_and_go() -> None:
 # the whole answer
 
 
-def a_topology(fleet: Fleet, *policies: dict[str, object], declared: Callable[[], Declared] | None = None) -> PodTopology:
+def a_topology(fleet: Fleet, *policies: dict[str, object], declared: Callable[[], PodPolicies] | None = None) -> PodTopology:
     made = tuple(a_policy(**policy) for policy in policies or ({},))
-    return PodTopology(declared or (lambda: Declared(made, lambda _: fleet.as_cluster())))
+    return PodTopology(declared or (lambda: PodPolicies(made, lambda _: fleet.as_cluster())))
 
 
 def timed(topology: PodTopology, seconds: float = DEADLINE, node: str = "n0") -> tuple[Additions, float]:
@@ -259,9 +259,9 @@ def test_a_hanging_store_costs_the_deadline_once_and_the_labels() -> None:
     fleet = a_fleet()
     with Hang() as hang:
 
-        def declared() -> Declared:
+        def declared() -> PodPolicies:
             hang("store")
-            return Declared((a_policy(),), lambda _: fleet.as_cluster())
+            return PodPolicies((a_policy(),), lambda _: fleet.as_cluster())
 
         topology = a_topology(fleet, declared=declared)
         found, took = timed(topology)
@@ -275,10 +275,10 @@ def test_a_hanging_store_costs_the_deadline_once_and_the_labels() -> None:
 def test_store_and_server_may_go_away_once_their_answers_are_known() -> None:
     fleet, answers = a_fleet(), iter([1])
 
-    def declared() -> Declared:
+    def declared() -> PodPolicies:
         if next(answers, None) is None:
             raise StoreError("the bucket is gone")
-        return Declared((a_policy(),), lambda _: fleet.as_cluster())
+        return PodPolicies((a_policy(),), lambda _: fleet.as_cluster())
 
     topology = PodTopology(declared, policies_age=0, nodes_age=0)
     settle(lambda: bool(timed(topology)[0].labels) and topology.ready("default"))
@@ -292,7 +292,7 @@ def test_store_and_server_may_go_away_once_their_answers_are_known() -> None:
 
 def test_labels_that_could_not_be_refreshed_for_long_say_how_old_they_are() -> None:
     fleet, clock = a_fleet(), Clock()
-    topology = PodTopology(lambda: Declared((a_policy(),), lambda _: fleet.as_cluster()), clock=clock)
+    topology = PodTopology(lambda: PodPolicies((a_policy(),), lambda _: fleet.as_cluster()), clock=clock)
     settle(lambda: topology.ready("default"))
 
     def fail(what: str) -> None:
@@ -319,7 +319,7 @@ def test_failures_are_warnings_and_come_at_once(error: Exception) -> None:
     fleet.reading = fail
     topology = a_topology(fleet)
     if isinstance(error, StoreError):
-        topology = a_topology(fleet, declared=lambda: fail("store") or Declared((), lambda _: fleet.as_cluster()))  # type: ignore[func-returns-value]
+        topology = a_topology(fleet, declared=lambda: fail("store") or PodPolicies((), lambda _: fleet.as_cluster()))  # type: ignore[func-returns-value]
     found, took = timed(topology, 1.5)
     assert str(error) in found.warnings[0]
     assert took < 0.5
@@ -354,9 +354,9 @@ def test_a_pod_that_hangs_costs_extra_keys_only() -> None:
 def test_enabled_disabled_and_enabled_again_as_the_kep_says() -> None:
     fleet, state = a_fleet(), {"enabled": True, "revision": 0}
 
-    def declared() -> Declared:
+    def declared() -> PodPolicies:
         state["revision"] += 1
-        return Declared((a_policy(enabled=state["enabled"]),), lambda _: fleet.as_cluster())
+        return PodPolicies((a_policy(enabled=state["enabled"]),), lambda _: fleet.as_cluster())
 
     topology = PodTopology(declared, policies_age=0)
     for enabled in (True, False, True):
@@ -366,6 +366,6 @@ def test_enabled_disabled_and_enabled_again_as_the_kep_says() -> None:
 
 def test_two_clusters_are_kept_apart() -> None:
     east, west = Fleet({"n0": {REGION: "east"}}), Fleet({"n0": {REGION: "west"}})
-    topology = PodTopology(lambda: Declared((a_policy(),), lambda name: {"east": east, "west": west}[name].as_cluster()))
+    topology = PodTopology(lambda: PodPolicies((a_policy(),), lambda name: {"east": east, "west": west}[name].as_cluster()))
     place = placed(a_binding("n0"))
     assert [topology.additions(place, name, 1).labels for name in ("east", "west")] == [{REGION: "east"}, {REGION: "west"}]

@@ -17,7 +17,7 @@ from functions.pod_binding.main import seconds_for
 from shared import wiring
 from shared.domain.documents.reading import Source
 from shared.messages import Outgoing
-from shared.work.pod_topology import Declared, PodTopology
+from shared.work.pod_topology import PodPolicies, PodTopology
 from shared.world import Settings
 from tests.pods.reviews import HOST, ZONE, Fleet, Hang, a_binding, a_pod, a_policy, a_review, patched
 
@@ -36,7 +36,7 @@ def fleet() -> Fleet:
 
 @pytest.fixture
 def client(fleet: Fleet) -> Iterator[FlaskClient]:
-    topology = PodTopology(lambda: Declared((a_policy(),), lambda _: fleet.as_cluster()))
+    topology = PodTopology(lambda: PodPolicies((a_policy(),), lambda _: fleet.as_cluster()))
     wiring.install(None, topology)
     yield functions_framework.create_app("pod_binding", str(MAIN)).test_client()
     wiring.install(None)

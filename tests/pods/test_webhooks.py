@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from local.cli import main
-from shared.domain.pods.webhooks import CHECKS, NAMESPACE_KEY, Client, Server, judge, manifest
+from shared.domain.pods.webhooks import CHECKS, NAMESPACE_KEY, Client, ServerFacts, judge, manifest
 from tests.pods.conftest import Real
 from tests.pods.reviews import HOST, REGION, ZONE, a_policy
 
 OURS = Client(url="https://hooks.example/")
-V134, V135 = Server("v1.34.2"), Server("v1.35.4")
+V134, V135 = ServerFacts("v1.34.2"), ServerFacts("v1.35.4")
 
 
 def a_configuration(*policies: Any, **changes: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def a_configuration(*policies: Any, **changes: Any) -> dict[str, Any]:
     return made
 
 
-def found(configuration: dict[str, Any], *policies: Any, server: Server = V135, given: bool = True) -> dict[str, str]:
+def found(configuration: dict[str, Any], *policies: Any, server: ServerFacts = V135, given: bool = True) -> dict[str, str]:
     return {v.check: v.severity for v in judge([configuration], policies, server, given=given)}
 
 
@@ -118,16 +118,16 @@ def test_dangerous_configurations_are_found(changes: dict[str, Any], expected: s
     assert set(found(a_configuration(**changes), a_policy(topology=[HOST]))) == expected
 
 
-SERVERS: list[tuple[str, Server, list[dict[str, Any]], dict[str, str]]] = [
+SERVERS: list[tuple[str, ServerFacts, list[dict[str, Any]], dict[str, str]]] = [
     ("before 1.35 labels are dropped", V134, [{}], {"BindingLabelsDropped": "error"}),
     ("without policies labels are assumed", V134, [], {"BindingLabelsDropped": "error"}),
     ("annotations arrive", V134, [{"asAnnotations": True}], {}),
     ("one labelling policy is enough", V134, [{"asAnnotations": True}, {}], {"BindingLabelsDropped": "error"}),
     ("a disabled one is not", V134, [{"asAnnotations": True}, {"enabled": False}], {}),
-    ("the gate switched on", Server("v1.34.2", {"PodTopologyLabelsAdmission": True}), [{"topology": [HOST]}], {}),
-    ("1.33's plugin has other keys", Server("v1.33.6", {"PodTopologyLabelsAdmission": True}), [{"topology": [ZONE]}], {}),
-    ("the gate switched off", Server("v1.35.4", {"PodTopologyLabelsAdmission": False}), [{}], {"BindingLabelsDropped": "error"}),
-    ("an unknown server", Server(), [{}], {}),
+    ("the gate switched on", ServerFacts("v1.34.2", {"PodTopologyLabelsAdmission": True}), [{"topology": [HOST]}], {}),
+    ("1.33's plugin has other keys", ServerFacts("v1.33.6", {"PodTopologyLabelsAdmission": True}), [{"topology": [ZONE]}], {}),
+    ("the gate switched off", ServerFacts("v1.35.4", {"PodTopologyLabelsAdmission": False}), [{}], {"BindingLabelsDropped": "error"}),
+    ("an unknown server", ServerFacts(), [{}], {}),
     ("zone and region are in the tree", V135, [{"topology": [ZONE, REGION]}], {"InTreePluginDoesIt": "error"}),
     ("zone alone too", V135, [{"topology": [ZONE]}], {"InTreePluginDoesIt": "error"}),
     ("hostname is not", V135, [{}], {"InTreePluginOverlaps": "warning"}),
@@ -137,7 +137,9 @@ SERVERS: list[tuple[str, Server, list[dict[str, Any]], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("server", "policies", "expected"), [row[1:] for row in SERVERS], ids=[row[0] for row in SERVERS])
-def test_what_the_server_does_itself_or_drops_is_found(server: Server, policies: list[dict[str, Any]], expected: dict[str, str]) -> None:
+def test_what_the_server_does_itself_or_drops_is_found(
+    server: ServerFacts, policies: list[dict[str, Any]], expected: dict[str, str]
+) -> None:
     assert found(a_configuration(), *[a_policy(**policy) for policy in policies], server=server) == expected
 
 

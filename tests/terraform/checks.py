@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from local.steps import DEAD_LETTERS, Step, Steps
+from local.steps import DEAD_LETTERS, FunctionStep, Steps
 from shared.messages import LAST_ATTEMPT
 from shared.world import Settings
 from tests.terraform.running import PROJECT, Planned
@@ -59,7 +59,7 @@ def every_step_is_a_function(plan: Planned, steps: Steps) -> Iterator[str]:
             yield f"archive {archive['name']} is not named by its content: a change would not be deployed"
 
 
-def _wrong_in(function: dict[str, Any], step: Step) -> Iterator[str]:
+def _wrong_in(function: dict[str, Any], step: FunctionStep) -> Iterator[str]:
     build, service = function["build_config"][0], function["service_config"][0]
     environment = service["environment_variables"] or {}
     wanted = {
@@ -100,7 +100,7 @@ def every_subscription_delivers(plan: Planned, steps: Steps) -> Iterator[str]:
         yield from (f"subscription {name}: {problem}" for problem in _undelivered(found[name], topic, step, uri))
 
 
-def _undelivered(subscription: dict[str, Any], topic: str, step: Step, uri: str) -> Iterator[str]:
+def _undelivered(subscription: dict[str, Any], topic: str, step: FunctionStep, uri: str) -> Iterator[str]:
     if subscription["topic"] != f"projects/{PROJECT}/topics/{topic}":
         yield f"it listens to {subscription['topic']}, not to {topic}"
     push = (subscription["push_config"] or [{}])[0]

@@ -10,7 +10,7 @@ from typing import Any
 from shared.domain.versions.catalogue import CloudProfile, Image, ImageVersion, MachineType
 from shared.domain.versions.classification import Offered, Stage
 from shared.domain.versions.clusters import FleetCluster, Pool
-from shared.domain.versions.decisions import Decision, Keep, Outcome, Rules, Stuck, Update
+from shared.domain.versions.decisions import Decision, Keep, Stuck, Update, VersionOutcome, VersionRules
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -55,8 +55,8 @@ def pool(version: str | None = None, kubernetes: str | None = None, **more: Any)
     return replace(base, **more)
 
 
-def kubernetes_outcome(current: str, versions: Sequence[str], auto: bool = True) -> Outcome:
-    return Rules(profile(versions), NOW).kubernetes(current, auto)
+def kubernetes_outcome(current: str, versions: Sequence[str], auto: bool = True) -> VersionOutcome:
+    return VersionRules(profile(versions), NOW).kubernetes(current, auto)
 
 
 def image_outcome(
@@ -66,12 +66,12 @@ def image_outcome(
     auto: bool = True,
     kubernetes: str = "1.30.0",
     **more: Any,
-) -> Outcome:
+) -> VersionOutcome:
     chosen = pool(current, **more)
-    return Rules(profile(["1.30.0"], image(versions, strategy)), NOW).image(chosen, cluster(kubernetes, auto_image=auto))
+    return VersionRules(profile(["1.30.0"], image(versions, strategy)), NOW).image(chosen, cluster(kubernetes, auto_image=auto))
 
 
-def short(outcome: Outcome) -> str:
+def short(outcome: VersionOutcome) -> str:
     """`auto 1.27.5`, `force 1.28.1`, `keep AlreadyLatest`, `stuck NoConsecutiveMinor`."""
     match outcome:
         case Update(to=to, kind=kind):

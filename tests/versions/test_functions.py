@@ -11,7 +11,7 @@ import pytest
 from functions.version_apply.main import handle as apply
 from functions.version_check.main import handle as check
 from shared import telemetry, wiring
-from shared.domain.versions.clusters import FleetCluster, Step
+from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.forecast import forecast
 from shared.domain.versions.plans import Planner
 from shared.ledger.fleets import DocumentFleet
@@ -202,7 +202,7 @@ class Moody(DocumentFleet):
     refusals: dict[str, ClusterError]
     asked: list[str]
 
-    def apply(self, name: str, step: Step, *, dry_run: bool = False) -> bool:
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         if step.key in self.refusals:
             raise self.refusals[step.key]
         if not dry_run:

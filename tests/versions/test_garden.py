@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.apiserver import ApiServer, Rejected
+from shared.adapters.apiserver import ApiServer, StatusError
 from shared.adapters.gardener import GROUP, Garden
-from shared.domain.versions.clusters import Step
+from shared.domain.versions.clusters import VersionStep
 from shared.ports import Refused, Stale
 from tests.kube_apiserver import KubeApiserver
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot
@@ -57,18 +57,18 @@ class Real:
             try:
                 self.server.request("GET", f"{GROUP}/{plural}")
                 return
-            except Rejected:
+            except StatusError:
                 time.sleep(0.1)
         raise AssertionError(f"{plural} are not served")
 
     def put(self, path: str, body: dict[str, Any]) -> None:
         """Create or replace."""
-        with suppress(Rejected):
+        with suppress(StatusError):
             if path.startswith(GROUP):
                 self.server.request("DELETE", f"{path}/{body['metadata']['name']}")
         try:
             self.server.request("POST", path, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
-        except Rejected as rejected:
+        except StatusError as rejected:
             if rejected.code != 409:
                 raise
 
@@ -102,12 +102,12 @@ def test_shoots_and_profiles_are_read(garden: Garden) -> None:
 @pytest.mark.parametrize(
     ("step", "path"),
     [
-        (Step("controlPlane", "kubernetes", "1.27.3", "1.28.1"), ("kubernetes", "version")),
-        (Step("worker/a", "kubernetes", "1.27.3", "1.28.1"), ("provider", "workers", 0, "kubernetes", "version")),
-        (Step("worker/a", "machineImage", "1.0.0", "1.2.0"), ("provider", "workers", 0, "machine", "image", "version")),
+        (VersionStep("controlPlane", "kubernetes", "1.27.3", "1.28.1"), ("kubernetes", "version")),
+        (VersionStep("worker/a", "kubernetes", "1.27.3", "1.28.1"), ("provider", "workers", 0, "kubernetes", "version")),
+        (VersionStep("worker/a", "machineImage", "1.0.0", "1.2.0"), ("provider", "workers", 0, "machine", "image", "version")),
     ],
 )
-def test_a_step_changes_one_version_and_a_dry_run_none(real: Real, garden: Garden, step: Step, path: tuple[Any, ...]) -> None:
+def test_a_step_changes_one_version_and_a_dry_run_none(real: Real, garden: Garden, step: VersionStep, path: tuple[Any, ...]) -> None:
     before = real.shoot()
     assert garden.apply("garden/s", step, dry_run=True)
     assert real.shoot() == before
@@ -131,17 +131,17 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
 
 def test_a_step_from_another_version_and_one_that_the_server_refuses_change_nothing(real: Real, garden: Garden) -> None:
     with pytest.raises(Stale, match=r"1\.27\.3 now"):
-        garden.apply("garden/s", Step("controlPlane", "kubernetes", "1.26.0", "1.28.1"))
+        garden.apply("garden/s", VersionStep("controlPlane", "kubernetes", "1.26.0", "1.28.1"))
     with pytest.raises(Refused, match="not"):
-        garden.apply("garden/s", Step("controlPlane", "kubernetes", "1.27.3", "1.28.9"), dry_run=True)
+        garden.apply("garden/s", VersionStep("controlPlane", "kubernetes", "1.27.3", "1.28.9"), dry_run=True)
     with pytest.raises(Refused):
-        garden.apply("garden/s", Step("worker/z", "kubernetes", "1.27.3", "1.28.1"))
+        garden.apply("garden/s", VersionStep("worker/z", "kubernetes", "1.27.3", "1.28.1"))
     assert real.shoot()["spec"]["kubernetes"]["version"] == "1.27.3"
 
 
 def test_maintain_is_taken_out_of_the_operations_that_were_asked_for(real: Real, garden: Garden) -> None:
     real.has(shoot(annotations={"gardener.cloud/operation": "retry;maintain"}))
-    garden.apply("garden/s", Step("controlPlane", "kubernetes", "1.27.3", "1.28.1"))
+    garden.apply("garden/s", VersionStep("controlPlane", "kubernetes", "1.27.3", "1.28.1"))
     assert real.shoot()["metadata"]["annotations"] == {"gardener.cloud/operation": "retry"}
 
 

@@ -23,7 +23,7 @@ from local.cli import main
 from shared import wiring
 from shared.adapters.eks_versions import EksVersions
 from shared.adapters.gke_versions import GkeVersions
-from shared.domain.versions.clusters import Step
+from shared.domain.versions.clusters import VersionStep
 from shared.ports import Refused, Stale, Unavailable
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site  # noqa: F401 - the fixture
 
@@ -145,8 +145,8 @@ def eks_fleet(eks: FakeEks, **spec: Any) -> EksVersions:
     return EksVersions("prod", "prod", lambda: boto3.client("eks", endpoint_url=eks.service.url, config=config, **credentials), spec)
 
 
-UP = Step("controlPlane", "kubernetes", "1.31", "1.32")
-GROUP_UP = Step("worker/a", "kubernetes", "1.31", "1.32.0")
+UP = VersionStep("controlPlane", "kubernetes", "1.31", "1.32")
+GROUP_UP = VersionStep("worker/a", "kubernetes", "1.31", "1.32.0")
 
 
 def test_an_eks_cluster_is_read_with_its_node_groups_and_its_documents_window(eks: FakeEks) -> None:
@@ -189,9 +189,9 @@ def test_a_node_group_waits_for_its_control_plane(eks: FakeEks) -> None:
 def test_what_eks_will_not_do_is_refused_with_its_words(eks: FakeEks) -> None:
     fleet = eks_fleet(eks)
     with pytest.raises(Stale):
-        fleet.apply("eks/prod", Step("controlPlane", "kubernetes", "1.30", "1.32"))
+        fleet.apply("eks/prod", VersionStep("controlPlane", "kubernetes", "1.30", "1.32"))
     with pytest.raises(Refused) as unknown:
-        fleet.apply("eks/prod", Step("worker/z", "kubernetes", "1.31", "1.32"))
+        fleet.apply("eks/prod", VersionStep("worker/z", "kubernetes", "1.31", "1.32"))
     assert unknown.value.reason == "NotFound"
     eks.cluster["version"] = "1.32"
     eks.groups["a"]["amiType"] = "CUSTOM"
@@ -298,11 +298,11 @@ def test_a_gke_cluster_is_read_with_its_channels_versions(gke: FakeGke) -> None:
 
 def test_gke_moves_its_control_plane_and_its_pools_and_keeps_their_image_type(gke: FakeGke) -> None:
     fleet = gke_fleet(gke)
-    pool = Step("worker/a", "kubernetes", "1.31.5-gke.1000", "1.31.7-gke.100")
+    pool = VersionStep("worker/a", "kubernetes", "1.31.5-gke.1000", "1.31.7-gke.100")
     with pytest.raises(Unavailable) as early:
         fleet.apply("gke/prod", pool)
     assert early.value.reason == "UpdateRunning"
-    master = Step("controlPlane", "kubernetes", "1.31.5-gke.1000", "1.31.7-gke.100")
+    master = VersionStep("controlPlane", "kubernetes", "1.31.5-gke.1000", "1.31.7-gke.100")
     assert fleet.apply("gke/prod", master, dry_run=True)
     assert gke.service.asked == []
     assert fleet.apply("gke/prod", master)
@@ -316,7 +316,7 @@ def test_gke_moves_its_control_plane_and_its_pools_and_keeps_their_image_type(gk
 
 def test_a_gke_operation_in_progress_means_later_and_a_refusal_means_no(gke: FakeGke) -> None:
     fleet = gke_fleet(gke)
-    step = Step("controlPlane", "kubernetes", "1.31.5-gke.1000", "1.31.7-gke.100")
+    step = VersionStep("controlPlane", "kubernetes", "1.31.5-gke.1000", "1.31.7-gke.100")
     answers = {"code": 400, "status": "FAILED_PRECONDITION", "message": "operation-7 is running"}
     gke.service.routes.insert(0, (f"POST {NAME}:updateMaster", lambda body: (400, {"error": answers})))
     with pytest.raises(Unavailable, match="operation-7") as busy:
@@ -326,7 +326,7 @@ def test_a_gke_operation_in_progress_means_later_and_a_refusal_means_no(gke: Fak
     with pytest.raises(Refused, match="not you"):
         fleet.apply("gke/prod", step)
     with pytest.raises(Refused, match="no node pool"):
-        fleet.apply("gke/prod", Step("worker/z", "kubernetes", "1", "2"))
+        fleet.apply("gke/prod", VersionStep("worker/z", "kubernetes", "1", "2"))
     gke.service.routes[0] = (f"POST {NAME}:updateMaster", lambda body: (503, {"error": {"code": 503, "message": "soon"}}))
     with pytest.raises(Unavailable, match="soon"):
         fleet.apply("gke/prod", step)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
-from shared.domain.labels.policies import Declared, Difference, Policies, PolicyConflict, declare, diff
+from shared.domain.labels.policies import DeclaredLabels, Difference, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 
@@ -46,12 +46,12 @@ class Subject:
     name: str
     design: DesignNode | None
     live: Node | None
-    declared: Declared | PolicyConflict
+    declared: DeclaredLabels | PolicyConflict
 
     @property
     def labels(self) -> Mapping[str, str]:
         """The declared labels; none where policies contradict each other."""
-        return self.declared.labels if isinstance(self.declared, Declared) else {}
+        return self.declared.labels if isinstance(self.declared, DeclaredLabels) else {}
 
     @property
     def tags(self) -> Sequence[str]:
@@ -136,7 +136,7 @@ def plan_again(subject: Subject, rules: Rules) -> NodeTask:
     return task.model_copy(update={"settled": decided.outcome}) if decided.outcome.outcome == "failed" else task
 
 
-def _declared_secondaries(declared: Declared, pairs: tuple[AliasPair, ...]) -> list[str]:
+def _declared_secondaries(declared: DeclaredLabels, pairs: tuple[AliasPair, ...]) -> list[str]:
     """Declared keys that are to follow others, in words."""
     return [
         f"{pair.secondary} follows {pair.primary} on this cluster (an alias pair), {declared.sources.get(pair.secondary)} declares it too"
@@ -145,7 +145,7 @@ def _declared_secondaries(declared: Declared, pairs: tuple[AliasPair, ...]) -> l
     ]
 
 
-def true_already(declared: Declared, live: Node, pairs: tuple[AliasPair, ...]) -> bool:
+def true_already(declared: DeclaredLabels, live: Node, pairs: tuple[AliasPair, ...]) -> bool:
     """Whether a node is plainly as declared: most of a fleet is, and this is the short way to see it. False decides nothing."""
     labels = live.labels
     return (

@@ -46,7 +46,7 @@ def in_domains(key: str, domains: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredLabels:
     """What a node should carry: its whole declared set. `on_conflict` names only the keys that are not forced."""
 
     labels: Mapping[str, str]
@@ -115,7 +115,7 @@ class Policies:
         """The labels that decide whether a policy selects a node."""
         self.allow_protected = frozenset(allow_protected)
         """Protected keys that LabelRules admits for every document."""
-        self._merged: dict[tuple[int, ...], Declared | tuple[Clash, ...]] = {}
+        self._merged: dict[tuple[int, ...], DeclaredLabels | tuple[Clash, ...]] = {}
         self._by: dict[tuple[str, str], list[int]] = {}
         self._others: list[int] = []
         for number, policy in enumerate(self.all):
@@ -149,7 +149,7 @@ class Policies:
             allow_protected=body.get("allowProtected", ()),
         )
 
-    def merged(self, chosen: tuple[NodeLabelPolicy, ...]) -> Declared | tuple[Clash, ...]:
+    def merged(self, chosen: tuple[NodeLabelPolicy, ...]) -> DeclaredLabels | tuple[Clash, ...]:
         """What these of its policies declare together; asked for again and again, because most nodes are selected alike."""
         which = tuple(map(id, chosen))
         if which not in self._merged:
@@ -274,23 +274,23 @@ def _holds(expression: Expression, value: str | None) -> bool:
             return value is None
 
 
-def declare(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> Declared | PolicyConflict:
+def declare(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> DeclaredLabels | PolicyConflict:
     """What a node should carry: the design's labels, and over them the policies', key by key by priority (docs/documents.md).
 
     A node that nothing names or selects has an empty declared set.
     """
     chosen = policies.selecting(name, design, own_labels(design, live, policies.keys_looked_at), cluster) if policies.all else []
     if not chosen:
-        return Declared(flat(design.labels), flat(design.sources)) if design is not None else Declared({}, {})
+        return DeclaredLabels(flat(design.labels), flat(design.sources)) if design is not None else DeclaredLabels({}, {})
     merged = policies.merged(tuple(chosen))
-    if not isinstance(merged, Declared):
+    if not isinstance(merged, DeclaredLabels):
         return PolicyConflict(name, merged)
     if design is None or not design.labels:
         return merged
     return replace(merged, labels={**flat(design.labels), **merged.labels}, sources={**flat(design.sources), **merged.sources})
 
 
-def merge(chosen: Sequence[NodeLabelPolicy]) -> Declared | tuple[Clash, ...]:
+def merge(chosen: Sequence[NodeLabelPolicy]) -> DeclaredLabels | tuple[Clash, ...]:
     """What these policies, highest priority first, declare together, or where they contradict each other."""
     if clashes := clashes_of(chosen):
         return clashes
@@ -304,7 +304,7 @@ def merge(chosen: Sequence[NodeLabelPolicy]) -> Declared | tuple[Clash, ...]:
                 if policy.spec.on_conflict != "force":
                     on_conflict[key] = policy.spec.on_conflict
     prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
-    return Declared(labels, sources, prune, on_conflict)
+    return DeclaredLabels(labels, sources, prune, on_conflict)
 
 
 def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:
@@ -348,7 +348,7 @@ UNKNOWN_MANAGER = "another manager"
 """Who holds a key of a listing without managedFields: somebody, as far as one can know."""
 
 
-def diff(declared: Declared, live: Node, keep_domains: Iterable[str] = KEEP_DOMAINS) -> Difference:
+def diff(declared: DeclaredLabels, live: Node, keep_domains: Iterable[str] = KEEP_DOMAINS) -> Difference:
     """Compare a node with what is declared for it (docs/labels.md). `keep_domains`: what `prune: all` spares besides Kubernetes' own."""
     wrong = {key: value for key, value in declared.labels.items() if live.labels.get(key) != value}
     holders = {key: holder for key in declared.on_conflict if key in wrong and (holder := _holder(key, live))}

@@ -42,7 +42,7 @@ def selected_on(key: str) -> str | None:
     return SELECTED_ON.get(key) or SELECTED_ON.get(f"{key.rpartition('/')[0]}/*")
 
 
-class Finding(NamedTuple):
+class PolicyFlaw(NamedTuple):
     """One thing wrong with a policy: where in its spec, the field error word (reading.Problem.type), what is wrong and what to do."""
 
     path: Path
@@ -50,10 +50,10 @@ class Finding(NamedTuple):
     message: str
 
 
-def check_pod_policy(spec: PodLabelPolicySpec) -> list[Finding]:
+def check_pod_policy(spec: PodLabelPolicySpec) -> list[PolicyFlaw]:
     """What is wrong with a policy that has the right form: keys that are none, and keys that pods must keep. Empty: it may be committed."""
     found = [
-        Finding((name, number), *wrong)
+        PolicyFlaw((name, number), *wrong)
         for name, keys, patterns in (("topology", spec.topology, False), ("extra", spec.extra, True))
         for number, key in enumerate(keys)
         if (wrong := _wrong_key(key, patterns))
@@ -62,7 +62,7 @@ def check_pod_policy(spec: PodLabelPolicySpec) -> list[Finding]:
         for number, namespace in enumerate(namespaces or ()):
             if not _NAMESPACE.fullmatch(namespace):
                 text = f"`{namespace}` is not the name of a namespace; patterns are not taken, name each one"
-                found.append(Finding(("namespaces", name, number), "Invalid", text))
+                found.append(PolicyFlaw(("namespaces", name, number), "Invalid", text))
     return found
 
 

@@ -117,7 +117,7 @@ def _namespaces(policies: Sequence[PodLabelPolicySpec], home: str) -> list[dict[
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerFacts:
     """What is known of the API server that the configuration is for."""
 
     version: str = ""
@@ -149,7 +149,7 @@ class Case:
     configuration: Object
     webhook: Object
     policies: Sequence[PodLabelPolicySpec]
-    server: Server
+    server: ServerFacts
     given: bool = False
     """Whether a person handed it over as pod_binding's, whatever its name."""
 
@@ -222,7 +222,7 @@ def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """One thing found: `error` is a configuration to refuse, `warning` one to know about."""
 
     configuration: str
@@ -351,8 +351,8 @@ CHECKS: Sequence[tuple[str, Literal["error", "warning"], Judge]] = (
 
 
 def judge(
-    configurations: Iterable[Object], policies: Sequence[PodLabelPolicySpec], server: Server, *, given: bool = False
-) -> list[Verdict]:
+    configurations: Iterable[Object], policies: Sequence[PodLabelPolicySpec], server: ServerFacts, *, given: bool = False
+) -> list[CheckResult]:
     """Every check on every webhook that sees bindings or is ours, in the order of the table. `given`: all of them are meant as ours."""
     found = []
     for configuration in configurations:
@@ -363,6 +363,6 @@ def judge(
             for name, severity, check in CHECKS:
                 if message := check(case):
                     found.append(
-                        Verdict(str(_metadata(configuration).get("name", "")), str(webhook.get("name", "")), name, severity, message)
+                        CheckResult(str(_metadata(configuration).get("name", "")), str(webhook.get("name", "")), name, severity, message)
                     )
     return found

@@ -72,6 +72,9 @@ OUTCOMES = Group(
         "Stale": Reason("the object changed again and again while it was written", "retry the action"),
         "Stopped": Reason("the action was stopped before this was done", "retry the action"),
         "Expired": Reason("there was no result by the action's deadline", "retry the action; look for what held it up"),
+        "RecordUnreadable": Reason(
+            "a record in the store can't be read; the message has its key", "restore the object from a backup, then retry the action"
+        ),
         "NoOutcome": Reason("the part of this node ended without a word about it", "retry the action"),
         "DeadLettered": Reason(
             "a function failed on this message at every delivery", "read that function's log, mend the cause, retry the action"

@@ -24,7 +24,7 @@ class Opening(Answer):
     next: str | None
 
 
-class Step(Answer):
+class StepEntry(Answer):
     """What is decided about one component: `to` is null where it stays as it is, `kind` then too."""
 
     cluster: str
@@ -39,7 +39,7 @@ class Step(Answer):
     description: str
 
 
-class DecisionEntry(Step):
+class DecisionEntry(StepEntry):
     """One entry of `versions plan`. `error`: it is stuck, and only a person can help."""
 
     error: bool
@@ -65,7 +65,7 @@ class NextStage(Answer):
     at: str | None
 
 
-class Offer(Answer):
+class OfferEntry(Answer):
     """A version that a profile offers: `daysLeft` are whole ones, negative after the end; `inUse` counts control planes and pools."""
 
     profile: str
@@ -81,11 +81,11 @@ class Offer(Answer):
 class OfferList(Answer):
     """`versions list`."""
 
-    versions: list[Offer]
+    versions: list[OfferEntry]
     unreachable: list[str] = []
 
 
-class ForecastEntry(Step):
+class ForecastEntry(StepEntry):
     """One entry of `versions calendar`: an update, or a dead end (`stuck`). `image`: the machine image's name, where it is about one."""
 
     at: str

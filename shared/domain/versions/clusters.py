@@ -71,7 +71,7 @@ class FleetCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class VersionStep:
     """One version move. `component` is `controlPlane` or `worker/POOL`, `subject` is `kubernetes` or `machineImage`."""
 
     component: str

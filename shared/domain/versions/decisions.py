@@ -63,7 +63,7 @@ class Stuck:
     reason: str = ""
 
 
-Outcome = Keep | Update | Stuck
+VersionOutcome = Keep | Update | Stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Decision:
     component: str
     subject: Subject
     current: str | None
-    outcome: Outcome
+    outcome: VersionOutcome
     image: str = ""
 
     @property
@@ -89,7 +89,7 @@ class Decision:
                 return sentence(code)
 
 
-class Rules:
+class VersionRules:
     """The decisions that one profile gives at one moment."""
 
     def __init__(self, profile: CloudProfile, now: datetime) -> None:
@@ -101,9 +101,9 @@ class Rules:
         self._images: dict[str, Image | None] = {}
         self._kept: dict[tuple[object, ...], Track | Stuck] = {}
         self._tracks: dict[tuple[str, tuple[int, ...]], Track] = {}
-        self._known_kubernetes: dict[tuple[str, bool], Outcome] = {}
-        self._known_images: dict[tuple[object, ...], Outcome] = {}
-        self._capped: dict[tuple[Update, str], Outcome] = {}
+        self._known_kubernetes: dict[tuple[str, bool], VersionOutcome] = {}
+        self._known_images: dict[tuple[object, ...], VersionOutcome] = {}
+        self._capped: dict[tuple[Update, str], VersionOutcome] = {}
 
     def decide(self, cluster: FleetCluster) -> list[Decision]:
         """Everything about one cluster, in the order it is applied: images, control plane, the pools' own Kubernetes versions."""
@@ -126,7 +126,7 @@ class Rules:
         ]
         return decisions
 
-    def kubernetes(self, current: str | None, auto: bool) -> Outcome:
+    def kubernetes(self, current: str | None, auto: bool) -> VersionOutcome:
         """The control plane's Kubernetes version; also what a pool's own version would move to without the cap."""
         if current is None:
             return Keep("VersionNotDeclared")
@@ -137,7 +137,7 @@ class Rules:
             known = self._known_kubernetes[current, auto] = _decide_kubernetes(self._kubernetes, current, auto)
         return known
 
-    def pool_kubernetes(self, current: str, auto: bool, control_plane: str | None) -> Outcome:
+    def pool_kubernetes(self, current: str, auto: bool, control_plane: str | None) -> VersionOutcome:
         """A pool's own Kubernetes version: never above the control plane's, and printed normalised."""
         outcome = self.kubernetes(current, auto)
         if not isinstance(outcome, Update):
@@ -147,7 +147,7 @@ class Rules:
             self._capped[key] = _capped(outcome, current, control_plane)
         return self._capped[key]
 
-    def image(self, pool: Pool, cluster: FleetCluster) -> Outcome:
+    def image(self, pool: Pool, cluster: FleetCluster) -> VersionOutcome:
         """A pool's machine image, decided with the Kubernetes versions as they are before this run."""
         if pool.image is None or pool.image_version is None:
             return Keep("VersionNotDeclared")
@@ -227,13 +227,13 @@ class Timeline:
     def __init__(self, profile: CloudProfile) -> None:
         self.profile = profile
         self.transitions = profile.transitions()
-        self._rules: dict[int, Rules] = {}
+        self._rules: dict[int, VersionRules] = {}
 
-    def at(self, now: datetime) -> Rules:
+    def at(self, now: datetime) -> VersionRules:
         """The rules at this moment."""
         stretch = bisect_left(self.transitions, now)
         if stretch not in self._rules:
-            self._rules[stretch] = Rules(self.profile, now)
+            self._rules[stretch] = VersionRules(self.profile, now)
         return self._rules[stretch]
 
     def changes_after(self, now: datetime) -> datetime | None:
@@ -354,7 +354,7 @@ def _no_suitable(current: str) -> str:
     )
 
 
-def _decide_kubernetes(track: Track, current: str, auto: bool) -> Outcome:
+def _decide_kubernetes(track: Track, current: str, auto: bool) -> VersionOutcome:
     trigger: str | None = None
     try:
         trigger = _kubernetes_trigger(track, current, auto)
@@ -412,7 +412,7 @@ def _kubernetes_error(current: str, error: str) -> str:
     return f'could not determine higher suitable version than "{current}": {error}'
 
 
-def _capped(outcome: Update, current: str, control_plane: str | None) -> Outcome:
+def _capped(outcome: Update, current: str, control_plane: str | None) -> VersionOutcome:
     try:
         target, limit = parse(outcome.to), parse(control_plane or "")
     except InvalidVersion as error:
@@ -547,7 +547,7 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def _decide_image(track: Track, name: str, current: str, auto: bool) -> Outcome:
+def _decide_image(track: Track, name: str, current: str, auto: bool) -> VersionOutcome:
     trigger = _image_trigger(track, name, current, auto)
     if trigger is None:
         return Keep("AutoUpdateDisabled")

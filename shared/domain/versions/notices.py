@@ -10,7 +10,7 @@ from typing import Any
 from shared.domain.exposition import Family, Sample
 from shared.domain.notices import UPDATE_SKIPPED, VERSION_EXPIRED, VERSION_EXPIRING
 from shared.domain.reasons.versions import sentence
-from shared.domain.versions.answers import Offer
+from shared.domain.versions.answers import OfferEntry
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
@@ -113,7 +113,7 @@ def gauges(fleet: Gardener, now: datetime) -> list[Family]:
     ]
 
 
-def _samples(offers: Iterable[Offer], field: str) -> tuple[Sample, ...]:
+def _samples(offers: Iterable[OfferEntry], field: str) -> tuple[Sample, ...]:
     """One for each version that has this number, however often a profile lists it: Prometheus refuses a series that is there twice."""
     series = {(each.profile, each.subject, each.version): value for each in offers if (value := getattr(each, field)) is not None}
     return tuple(Sample(value, dict(zip(("profile", "subject", "version"), names, strict=True))) for names, value in series.items())

@@ -15,13 +15,13 @@ from shared.domain.versions.answers import (
     ExplainedDecision,
     Explanation,
     NextStage,
-    Offer,
+    OfferEntry,
     Opening,
 )
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
-from shared.domain.versions.decisions import Decision, Keep, Rules, Stuck, Timeline, Update, without_profile
+from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
 from shared.domain.versions.profiles import Gardener
 from shared.domain.versions.windows import Window
 
@@ -122,7 +122,7 @@ def step_of(cluster: str, decision: Decision) -> dict[str, Any]:
 # --- what is offered ------------------------------------------------------------------------------------------------------------------
 
 
-def offers_of(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster], now: datetime) -> list[Offer]:
+def offers_of(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster], now: datetime) -> list[OfferEntry]:
     """Every version of a profile: what it counts as, when it expires, what comes next, and how many places run it."""
     users: dict[tuple[str, str], int] = {}
     for cluster in clusters:
@@ -131,10 +131,10 @@ def offers_of(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster]
             if version is not None:
                 users[subject, version] = users.get((subject, version), 0) + 1
 
-    def entry(subject: str, version: Offered) -> Offer:
+    def entry(subject: str, version: Offered) -> OfferEntry:
         following = next((stage for stage in version.stages if stage.start is not None and stage.start >= now), None)
         expires = version.expires
-        return Offer(
+        return OfferEntry(
             profile=name,
             subject=subject,
             version=version.version,
@@ -150,7 +150,7 @@ def offers_of(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster]
     ]
 
 
-def explained(plan: ClusterPlan, rules: Rules | None) -> Explanation:
+def explained(plan: ClusterPlan, rules: VersionRules | None) -> Explanation:
     """Everything about one cluster: each decision with its sentence, and every version that was looked at with its verdict."""
     return Explanation(
         cluster=plan.cluster.id,
@@ -161,7 +161,7 @@ def explained(plan: ClusterPlan, rules: Rules | None) -> Explanation:
     )
 
 
-def _explained(plan: ClusterPlan, decision: Decision, rules: Rules | None) -> ExplainedDecision:
+def _explained(plan: ClusterPlan, decision: Decision, rules: VersionRules | None) -> ExplainedDecision:
     verdicts = [] if rules is None else rules.verdicts(plan.cluster, decision)
     return ExplainedDecision(
         **decision_entry(plan, decision).model_dump(by_alias=False),
