@@ -16,7 +16,7 @@ from shared.domain.documents.reading import Problem as DocumentProblem
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
-from shared.ledger.revisions import NothingStaged, UnknownRevision
+from shared.ledger.revisions import EmptyStage, NothingStaged, UnknownCollection, UnknownRevision
 from shared.ports import BusError, ClusterError, Refused, StoreError
 from shared.work.intake import Rejected
 from shared.world import SettingsError
@@ -158,6 +158,9 @@ NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
     UnknownAction: (404, "Action not found", "UnknownAction"),
     UnknownRevision: (404, "Revision not found", "UnknownRevision"),
     UnknownFleetCluster: (404, "Cluster not found", "ClusterUnknown"),
+    UnknownCollection: (404, "Configdocs not found", "UnknownCollection"),
+    EmptyStage: (400, "Validation failed", "EmptyStage"),
+    NothingStaged: (409, "No documents to commit", "NothingStaged"),
     WrongState: (409, "Invalid state", "WrongState"),
 }
 """Errors whose text is the whole answer: status, title, reason."""
@@ -173,12 +176,9 @@ def translated(error: Exception) -> ApiError:
             return ApiError(400, REJECTIONS.get(problems[0].reason, "Unable to start action"), str(error), said)
         case DocumentsRefused(problems=problems):
             return ApiError(400, "Validation failed", f"{len(problems)} problem(s) in the documents", map(said_of, problems))
-        case UnknownAction() | UnknownRevision() | UnknownFleetCluster() | WrongState():
+        case _ if type(error) in NAMED:
             status, title, reason = NAMED[type(error)]
             return ApiError(status, title, str(error), [Said(message=str(error), reason=reason)])
-        case NothingStaged():
-            cause = "no collection differs from the newest revision: POST /v1.0/configdocs/COLLECTION first"
-            return ApiError(409, "No documents to commit", cause, [Said(message=cause, reason="NothingStaged")])
         case Refused(reason="ClusterUnknown"):
             return ApiError(400, REJECTIONS["ClusterUnknown"], str(error), [Said(message=str(error), reason="ClusterUnknown")])
         case ClusterError():

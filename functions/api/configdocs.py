@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from flask import Response, request
 from flask_openapi3.blueprint import APIBlueprint
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from functions.api.answers import ApiError, Status, answers, media, said_of, send, success
 from functions.api.identity import who
 from shared import wiring
-from shared.domain.documents.reading import DocumentsRefused, Source
+from shared.domain.documents.reading import DocumentsRefused, Source, as_stream
 from shared.ledger.revisions import COLLECTION, Revisions, Staged, sources_of
 
 routes = APIBlueprint("configdocs", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="configdocs", description="Shipyard's documents")])
@@ -59,10 +59,17 @@ class ReadQuery(BaseModel):
     version: Literal["buffer", "committed"] = "buffer"
 
 
-class CommitQuery(BaseModel):
-    """Whether to commit at all."""
+class Why(BaseModel):
+    """What is kept with a revision."""
 
     model_config = ConfigDict(extra="ignore")
+    message: str = Field(default="", max_length=2000, description="Why, in words.")
+    source: str = Field(default="", max_length=2000, description="Where the documents come from: a git commit, a URL.")
+
+
+class CommitQuery(Why):
+    """Whether to commit at all."""
+
     dryrun: bool = Field(default=False, description="Validate, commit nothing.")
 
 
@@ -87,7 +94,7 @@ class CollectionStatus(BaseModel):
     base_version: Literal["committed"] = "committed"
     base_status: Literal["present", "not present"]
     new_version: Literal["buffer"] = "buffer"
-    new_status: Literal["unmodified", "modified", "created"]
+    new_status: Literal["unmodified", "modified", "created", "deleted"]
     files: list[str]
 
 
@@ -142,6 +149,15 @@ def _buffered(revisions: Revisions, collection: str) -> Staged | None:
     return revisions.staged(key) if key else None
 
 
+@routes.delete("/configdocs/<collection>", responses=answers(200, StagedBody, 404))
+def remove(path: CollectionPath) -> Response:
+    """Stage a collection's removal, in place of what its buffer held; the next commit takes it away."""
+    world = wiring.world()
+    staged = world.revisions.remove(path.collection, who(), world.clock())
+    said = success(f"the removal of collection {path.collection} is staged", "Staged; commitconfigdocs makes it count", 200)
+    return send(StagedBody(**dict(said), collection=path.collection, files=[], digest=staged.digest))
+
+
 @routes.get(
     "/configdocs",
     responses=answers(
@@ -164,7 +180,7 @@ def status() -> Response:
             CollectionStatus(
                 collection_name=name,
                 base_status="present" if name in committed else "not present",
-                new_status="created" if name not in committed else new,
+                new_status="created" if name not in committed else "deleted" if staged and staged.removed else new,
                 files=files,
             ).model_dump()
         )
@@ -178,12 +194,15 @@ def read_collection(path: CollectionPath, query: ReadQuery) -> Response:
     newest = revisions.newest()
     committed = revisions.get(newest).about.collections.get(path.collection) if newest else None
     staged = _buffered(revisions, path.collection) if query.version == "buffer" else None
+    if staged and staged.removed:
+        raise ApiError(
+            404, "Configdocs not found", f"the removal of collection {path.collection} is staged (read it with version=committed)"
+        )
     if staged is None and committed:
         staged = revisions.staged(committed.staged)
     if staged is None:
         raise ApiError(404, "Configdocs not found", f"collection {path.collection} holds nothing ({query.version})")
-    texts = [text if text.endswith("\n") else f"{text}\n" for _, text in staged.files]
-    return Response("---\n".join(texts), mimetype="application/x-yaml")
+    return Response(as_stream(sources_of([staged])), mimetype="application/x-yaml")
 
 
 @routes.post("/commitconfigdocs", responses=answers(200, CommittedBody, 409))
@@ -191,20 +210,10 @@ def commit(query: CommitQuery) -> Response:
     """Validate the buffers together with what is committed, and make the next revision of them. All problems come in one answer (400)."""
     world = wiring.world()
     if query.dryrun:
-        number, warnings = None, _validated(world.revisions)
+        number, warnings = None, world.revisions.propose(world.clock()).site.warnings
     else:
-        revision, warnings = world.revisions.commit(who(), world.clock())
+        revision, warnings = world.revisions.commit(who(), world.clock(), message=query.message, source=query.source)
         number = revision.number
     message = f"revision {number} committed" if number else "valid; nothing committed (dryrun)"
     said = success(message, "Validation", 200, [said_of(warning, error=False) for warning in warnings])
     return send(CommittedBody(**dict(said), revision=number))
-
-
-def _validated(revisions: Revisions) -> list[Any]:
-    """What a commit would say now: its warnings. Raises DocumentsRefused."""
-    from shared.domain.site import load
-
-    newest = revisions.newest()
-    keys = {name: kept.staged for name, kept in revisions.get(newest).about.collections.items()} if newest else {}
-    keys |= revisions.buffers()
-    return list(load(sources_of(revisions.staged(key) for _, key in sorted(keys.items()))).warnings)

@@ -10,6 +10,7 @@ from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, Field
 
 from functions.api.answers import answers, send
+from functions.api.configdocs import Why
 from functions.api.identity import who
 from shared import wiring
 from shared.ledger.revisions import TAG, Committed, Revisions
@@ -48,6 +49,8 @@ class RevisionBody(BaseModel):
     nodes: int
     collections: dict[str, CollectionBody]
     tags: list[str]
+    message: str
+    source: str
     trouble: str = ""
     """Why it can't be read, where that is so; the rest is empty then."""
 
@@ -73,7 +76,7 @@ class RevisionList(BaseModel):
 
 
 def _about(about: Committed, revisions: Revisions, trouble: str = "") -> dict[str, Any]:
-    kept = about.model_dump(mode="json", include={"number", "by", "at", "digest", "documents", "nodes", "collections"})
+    kept = about.model_dump(mode="json", exclude={"objects", "bounds", "seen"})
     return kept | {"tags": revisions.tags(about.number), "trouble": trouble}
 
 
@@ -93,6 +96,14 @@ def show_revision(path: RevisionPath) -> Response:
     about = _about(revisions.get(path.revision).about, revisions)
     texts = [FileBody(file=source.file, text=source.data.decode()) for source in revisions.sources(path.revision)]
     return send(RevisionDetail.model_validate({**about, "texts": texts}))
+
+
+@routes.post("/revisions/<revision>/restore", responses=answers(201, RevisionBody, 404))
+def restore(path: RevisionPath, query: Why) -> Response:
+    """Commit a revision's collections anew, as the next revision; what is staged stays staged."""
+    world = wiring.world()
+    revision, _ = world.revisions.restore(path.revision, who(), world.clock(), message=query.message, source=query.source)
+    return send(RevisionBody.model_validate(_about(revision.about, world.revisions)), 201)
 
 
 @routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 404))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import urllib3
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -27,7 +27,7 @@ from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.site import load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.ledger.actions import UnknownAction, WrongState
-from shared.ledger.revisions import NothingStaged, UnknownRevision
+from shared.ledger.revisions import EmptyStage, NothingStaged, UnknownCollection, UnknownRevision
 from shared.messages import RelabelRequest
 from shared.work.intake import Refusal, Rejected
 from shared.work.planning import Declarations
@@ -174,7 +174,9 @@ def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
     if listed and all(each.line is not None for each in listed):
         return DocumentsRefused([each.problem() for each in listed])
     known: dict[str, Exception] = {
-        "NothingStaged": NothingStaged("nothing is staged: `hullmark documents stage -f …` first"),
+        "NothingStaged": NothingStaged(text),
+        "EmptyStage": EmptyStage(text),
+        "UnknownCollection": UnknownCollection(text),
         "UnknownAction": UnknownAction(text),
         "UnknownRevision": UnknownRevision(text),
         "WrongState": WrongState(text),
@@ -310,10 +312,10 @@ class RevisionAnswer(RevisionSummary):
 
 
 class CommitAnswer(BaseModel):
-    """The number of the new revision, and its warnings."""
+    """The number of the new revision (null for a dry run), and its warnings."""
 
     model_config = ConfigDict(extra="ignore")
-    revision: int
+    revision: int | None
     details: ErrorDetails
 
 
@@ -327,9 +329,22 @@ class ServerDocuments:
         fields = [("files", (source.file, source.data, "application/x-yaml")) for source in sources]
         return self._http.call("POST", f"/configdocs/{quote(collection, safe='')}", StagedFiles, fields=fields)
 
-    def commit(self, now: datetime) -> tuple[RevisionSummary, list[Problem]]:
-        answer = self._http.call("POST", "/commitconfigdocs", CommitAnswer)
+    def remove(self, collection: str, now: datetime) -> StagedFiles:
+        return self._http.call("DELETE", f"/configdocs/{quote(collection, safe='')}", StagedFiles)
+
+    def would_commit(self, now: datetime) -> list[Problem]:
+        answer = self._http.call("POST", "/commitconfigdocs?dryrun=true", CommitAnswer)
+        return [each.problem() for each in answer.details.messageList]
+
+    def commit(self, now: datetime, message: str, source: str) -> tuple[RevisionSummary, list[Problem]]:
+        answer = self._http.call("POST", f"/commitconfigdocs?{urlencode({'message': message, 'source': source})}", CommitAnswer)
+        if answer.revision is None:
+            raise Failure("NotHullmark", "the server answered a commit as if it was a dry run")
         return self.get(answer.revision).about, [each.problem() for each in answer.details.messageList]
+
+    def restore(self, number: int, now: datetime, message: str, source: str) -> RevisionSummary:
+        why = urlencode({"message": message, "source": source})
+        return self._http.call("POST", f"/revisions/{number}/restore?{why}", RevisionSummary)
 
     def list(self) -> Listing:
         answer = self._http.get("/revisions", RevisionsAnswer)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from local.cli.cloud import service
 from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
-from shared.domain.documents.reading import Problem, Source
+from local.cli.service import RevisionSummary
+from shared.domain.documents.reading import Problem, Source, as_stream
 from shared.domain.site import check, load
 from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, TAG
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.command()
@@ -70,15 +73,59 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
 
 
 @documents.command()
+@click.argument("collection")
 @now_option
 @output_option
-def commit(now: datetime, form: str) -> None:
+def remove(collection: str, now: datetime, form: str) -> None:
+    """Stage a collection's removal: the next commit takes all its documents away."""
+    staged = service().documents.remove(collection, now)
+    said = f"the removal of collection {collection} is staged; `hullmark documents commit` makes it count"
+    emit(form, staged.model_dump(mode="json"), lambda: [said])
+
+
+def why_options(command: F) -> F:
+    """`--message` and `--source`, which a revision keeps."""
+    given = click.option("--message", "-m", default="", metavar="TEXT", help="Why; kept with the revision.")(command)
+    return click.option("--source", default="", metavar="COMMIT|URL", help="Where the documents come from; kept with the revision.")(given)
+
+
+@documents.command()
+@click.option("--dry-run", is_flag=True, help="Validate as a commit does, commit nothing.")
+@why_options
+@now_option
+@output_option
+def commit(dry_run: bool, message: str, source: str, now: datetime, form: str) -> None:
     """Validate everything and make the next revision of it."""
-    revision, warnings = service().documents.commit(now)
+    if dry_run:
+        warnings = service().documents.would_commit(now)
+        _warn(warnings)
+        answer = {"valid": True, "revision": None, "warnings": [problem_json(warning) for warning in warnings]}
+        emit(form, answer, lambda: ["valid; nothing was committed"])
+        return
+    revision, warnings = service().documents.commit(now, message, source)
+    _warn(warnings)
+    _emit_committed(form, revision)
+
+
+@documents.command()
+@click.argument("number", type=int)
+@why_options
+@now_option
+@output_option
+def restore(number: int, message: str, source: str, now: datetime, form: str) -> None:
+    """Commit a revision's collections anew, as the next revision, at once. What is staged stays staged."""
+    _emit_committed(form, service().documents.restore(number, now, message, source))
+
+
+def _warn(warnings: Iterable[Problem]) -> None:
     for line in problem_lines(map(problem_json, warnings)):
         click.echo(f"warning: {line}", err=True)
+
+
+def _emit_committed(form: str, revision: RevisionSummary) -> None:
     counts = f"{revision.documents} documents in {len(revision.collections)} collection(s)"
-    emit(form, revision.model_dump(mode="json"), lambda: [f"committed revision {revision.number}: {revision.nodes} nodes named, {counts}"])
+    answer = {"revision": revision.number, **revision.model_dump(mode="json")}
+    emit(form, answer, lambda: [f"committed revision {revision.number} ({revision.by}): {revision.nodes} nodes named, {counts}"])
 
 
 @documents.command("list")
@@ -94,25 +141,24 @@ def list_revisions(form: str) -> None:
 
 def _listing(answer: dict[str, Any]) -> Iterable[Any]:
     rows = [
-        (str(r["number"]), r["at"][:19], r["by"], str(r["documents"]), str(r["nodes"]), ",".join(r["tags"])) for r in answer["revisions"]
+        (str(r["number"]), r["at"][:19], r["by"], str(r["documents"]), str(r["nodes"]), ",".join(r["tags"]), _why(r))
+        for r in answer["revisions"]
     ]
-    yield grid(("revision", "committed", "by", "documents", "nodes", "tags"), rows) if rows else "no revision yet"
+    yield grid(("revision", "committed", "by", "documents", "nodes", "tags", "why"), rows) if rows else "no revision yet"
+
+
+def _why(revision: dict[str, Any]) -> str:
+    return " ".join(filter(None, (revision["message"], f"({revision['source']})" if revision["source"] else "")))
 
 
 @documents.command()
 @click.argument("number", type=int)
 @output_option
 def show(number: int, form: str) -> None:
-    """One revision: what it holds, its tags, its documents."""
+    """One revision: its documents, in a form that can be staged again; with `-o json` or `yaml`, each file as it was."""
     revision = service().documents.get(number)
     files = [{"file": source.file, "text": source.data.decode()} for source in revision.sources]
-    emit(form, revision.about.model_dump(mode="json") | {"files": files}, lambda: _texts(revision.sources))
-
-
-def _texts(sources: Iterable[Source]) -> Iterable[str]:
-    for source in sources:
-        yield f"# {source.file}"
-        yield source.data.decode().rstrip("\n")
+    emit(form, revision.about.model_dump(mode="json") | {"files": files}, lambda: [as_stream(revision.sources).removesuffix("\n")])
 
 
 @documents.command()

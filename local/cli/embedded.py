@@ -126,9 +126,20 @@ class EmbeddedDocuments:
         staged = self._revisions.stage(collection, sources, who(), now)
         return StagedFiles(collection=collection, files=[file for file, _ in staged.files], digest=staged.digest)
 
-    def commit(self, now: datetime) -> tuple[RevisionSummary, list[Problem]]:
-        revision, warnings = self._revisions.commit(who(), now)
+    def remove(self, collection: str, now: datetime) -> StagedFiles:
+        staged = self._revisions.remove(collection, who(), now)
+        return StagedFiles(collection=collection, files=[], digest=staged.digest)
+
+    def would_commit(self, now: datetime) -> list[Problem]:
+        return self._revisions.propose(now).site.warnings
+
+    def commit(self, now: datetime, message: str, source: str) -> tuple[RevisionSummary, list[Problem]]:
+        revision, warnings = self._revisions.commit(who(), now, message=message, source=source)
         return self._summary(revision.about), warnings
+
+    def restore(self, number: int, now: datetime, message: str, source: str) -> RevisionSummary:
+        revision, _ = self._revisions.restore(number, who(), now, message=message, source=source)
+        return self._summary(revision.about)
 
     def list(self) -> Listing:
         every = [self._summary(about, trouble) for about, trouble in self._revisions.listed()]
@@ -156,6 +167,8 @@ class EmbeddedDocuments:
             collections={name: CollectionSummary(files=kept.files, digest=kept.digest) for name, kept in about.collections.items()},
             tags=self._revisions.tags(about.number),
             trouble=trouble,
+            message=about.message,
+            source=about.source,
         )
 
 

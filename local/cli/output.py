@@ -19,7 +19,7 @@ from rich.text import Text
 from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.ledger.actions import UnknownAction, WrongState
-from shared.ledger.revisions import NothingStaged, UnknownRevision
+from shared.ledger.revisions import EmptyStage, NothingStaged, UnknownCollection, UnknownRevision
 from shared.ports import BusError, ClusterError, StoreError
 from shared.work.intake import Rejected
 from shared.world import SettingsError
@@ -102,6 +102,10 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "")
     return table
 
 
+_PLAIN = (StoreError, SettingsError, BusError, WrongState, UnknownRevision, UnknownCollection, EmptyStage, NothingStaged)
+"""Errors whose name is the reason, and whose text says it all."""
+
+
 def fail(error: BaseException, arguments: Sequence[str]) -> int:
     """Word an error on stderr (and as the one JSON document where json was asked for); the exit code. Unexpected ones are raised again."""
     wants_json = asked_for_json(arguments)
@@ -121,7 +125,9 @@ def fail(error: BaseException, arguments: Sequence[str]) -> int:
         reasons = [("UnknownAction", f"{error}; `hullmark actions list` shows those there are")]
     elif isinstance(error, UnknownFleetCluster):
         reasons = [("ClusterUnknown", str(error))]
-    elif isinstance(error, (StoreError, SettingsError, BusError, UnknownRevision, WrongState, NothingStaged)):
+    elif isinstance(
+        error, (StoreError, SettingsError, BusError, UnknownRevision, WrongState, NothingStaged, EmptyStage, UnknownCollection)
+    ):
         reasons = [(type(error).__name__, str(error))]
     elif isinstance(error, OSError) and error.filename:
         reasons = [("File", f"{error.filename}: {error.strerror}")]

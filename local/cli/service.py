@@ -107,6 +107,8 @@ class RevisionSummary(BaseModel):
     nodes: int
     collections: dict[str, CollectionSummary]
     tags: list[str]
+    message: str = ""
+    source: str = ""
     trouble: str = ""
     """Why it can't be read, where that is so; the rest is empty then."""
 
@@ -143,11 +145,23 @@ class Documents(Protocol):
     """Staged and committed documents."""
 
     def stage(self, collection: str, sources: Sequence[Source], now: datetime) -> StagedFiles:
-        """Put documents into a collection's buffer. Raises DocumentsRefused."""
+        """Put documents into a collection's buffer. Raises DocumentsRefused and EmptyStage."""
         ...
 
-    def commit(self, now: datetime) -> tuple[RevisionSummary, list[Problem]]:
+    def remove(self, collection: str, now: datetime) -> StagedFiles:
+        """Stage a collection's removal. Raises UnknownCollection."""
+        ...
+
+    def would_commit(self, now: datetime) -> list[Problem]:
+        """The warnings that a commit would have now. Raises what it would raise."""
+        ...
+
+    def commit(self, now: datetime, message: str, source: str) -> tuple[RevisionSummary, list[Problem]]:
         """Make the next revision; it and its warnings. Raises NothingStaged and DocumentsRefused."""
+        ...
+
+    def restore(self, number: int, now: datetime, message: str, source: str) -> RevisionSummary:
+        """Commit a revision's collections anew, as the next one. Raises UnknownRevision."""
         ...
 
     def list(self) -> Listing:

@@ -1,12 +1,15 @@
 """Documents as they are kept: staged by collection, committed as immutable revisions, never changed.
 
-staged/<collection>/<k>.json                what was staged, newest last; a revision names those it holds
+staged/<collection>/<k>.json                what was staged, newest last; a revision names those it holds and the last that it looked at
 revisions/<n>/<ulid>/policies.json          policies, clusters, pairs and pods' policies, validated
 revisions/<n>/<ulid>/clusters.json          how each of its clusters is reached
 revisions/<n>/<ulid>/gardener.json          its Gardener documents, validated
 revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
 revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
 tags/<tag>/<n>.json                         `site-action-success`, `site-action-failure`, anything a person sets
+
+None of these is ever removed, so that a listing shows all that was there when it began. Numbers have no gaps: who creates the next one has
+seen the one before.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import bisect
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import Field
 from ulid import ULID
 
 from shared.domain.actions import Record
@@ -51,6 +56,14 @@ class UnknownRevision(Exception):
     """There is no revision of that number."""
 
 
+class UnknownCollection(Exception):
+    """There is no collection of that name, neither committed nor staged."""
+
+
+class EmptyStage(Exception):
+    """There is no document in any of the files: to empty a collection is to remove it."""
+
+
 class Staged(Record):
     """One collection as it was staged: files by name, in order."""
 
@@ -59,6 +72,8 @@ class Staged(Record):
     at: datetime
     files: list[tuple[str, str]]
     digest: str
+    removed: bool = False
+    """Whether the collection is to go."""
 
 
 class Collection(Record):
@@ -82,6 +97,35 @@ class Committed(Record):
     nodes: int
     bounds: list[str]
     """The first name of each shard of nodes."""
+    message: str = ""
+    """Why, in the committer's words."""
+    source: str = ""
+    """Where the documents come from: a git commit, a URL."""
+    seen: dict[str, str] = Field(default_factory=dict)
+    """By collection, the last staged object that this revision or one before it took. What was staged later is not committed yet."""
+
+    @property
+    def taken(self) -> dict[str, str]:
+        """`seen`, also of a revision from before it was written."""
+        return {name: kept.staged for name, kept in self.collections.items()} | self.seen
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a commit would make now: it is validated, and nothing of it is written."""
+
+    base: Committed | None
+    """The revision that it follows."""
+    staged: dict[str, str]
+    """By collection, the staged object that it takes from the buffers."""
+    collections: dict[str, tuple[str, Staged]]
+    """All its collections, with their keys."""
+    site: Site
+
+    @property
+    def number(self) -> int:
+        """The number that the revision would have."""
+        return (self.base.number if self.base else 0) + 1
 
 
 class Revision:
@@ -156,13 +200,16 @@ class Revisions:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: dict[int, Revision] = {}
+        self._highest = 0
 
     # staging
 
     def stage(self, collection: str, sources: Sequence[Source], by: str, now: datetime) -> Staged:
         """Put documents into a collection's buffer in place of what it held. They are judged when they are committed,
-        but must be text. Raises DocumentsRefused.
+        but must be text, and there must be one. Raises DocumentsRefused and EmptyStage.
         """
+        from shared.domain.documents.reading import holds_document
+
         files, problems = [], []
         for source in sources:
             try:
@@ -172,16 +219,36 @@ class Revisions:
                 problems.append(Problem(source.file, line, "", "", "Syntax", f"not UTF-8 text at byte {error.start}: is this a YAML file?"))
         if problems:
             raise DocumentsRefused(problems)
-        staged = Staged(collection=collection, by=by, at=now, files=files, digest=_digest(files))
-        while not self._store.create(f"staged/{collection}/{self._staged_count(collection) + 1:06}.json", staged.to_bytes()):
-            continue
+        if not any(holds_document(source) for source in sources):
+            which = ", ".join(source.file for source in sources) or "nothing was given"
+            cause = f"there is no document to stage ({which}); to take all of {collection} away: `hullmark documents remove {collection}`"
+            raise EmptyStage(cause)
+        return self._stage(Staged(collection=collection, by=by, at=now, files=files, digest=_digest(files)))
+
+    def remove(self, collection: str, by: str, now: datetime) -> Staged:
+        """Stage a collection's removal in place of what its buffer held. Raises UnknownCollection."""
+        base = self._base()
+        if (base is None or collection not in base.collections) and collection not in self.buffers():
+            known = ", ".join(sorted({*(base.collections if base else ()), *self.buffers()})) or "none yet"
+            raise UnknownCollection(f"there is no collection {collection}; there are: {known}")
+        return self._stage(Staged(collection=collection, by=by, at=now, files=[], digest=_digest([]), removed=True))
+
+    def _stage(self, staged: Staged) -> Staged:
+        number = max(numbered([self._newest_staged(staged.collection)]), default=0) + 1
+        while not self._store.create(f"staged/{staged.collection}/{number:06}.json", staged.to_bytes()):
+            number += 1
         return staged
 
     def buffers(self) -> dict[str, str]:
         """Collection → key of what its buffer holds, for the collections that differ from the newest revision."""
-        base = self._base()
-        newest = {name: self._newest_staged(name) for name in self._store.folders("staged/")}
-        return {name: key for name, key in newest.items() if key and (name not in base or key > base[name].staged)}
+        return self._buffers(self._base())
+
+    def _buffers(self, base: Committed | None) -> dict[str, str]:
+        taken = base.taken if base else {}
+        newest = {name: self._newest_staged(name, taken.get(name, "")) for name in self._store.folders("staged/")}
+        held = {name: key for name, key in newest.items() if key}
+        committed = base.collections if base else {}
+        return {name: key for name, key in held.items() if name in committed or not self.staged(key).removed}
 
     def staged(self, key: str) -> Staged:
         """What was staged under this key."""
@@ -190,40 +257,90 @@ class Revisions:
             raise RecordUnreadable(key, "it is missing")
         return found
 
-    def _staged_count(self, collection: str) -> int:
-        return int(self._newest_staged(collection).rpartition("/")[2].removesuffix(".json") or 0)
-
-    def _newest_staged(self, collection: str) -> str:
-        keys = self._store.keys(f"staged/{collection}/")
+    def _newest_staged(self, collection: str, after: str = "") -> str:
+        keys = self._store.keys(f"staged/{collection}/", after=after)
         return keys[-1] if keys else ""
 
-    def _base(self) -> dict[str, Collection]:
+    def _base(self) -> Committed | None:
         newest = self.newest()
-        return self.get(newest).about.collections if newest else {}
+        return self.get(newest).about if newest else None
 
     # committing
 
-    def commit(self, by: str, now: datetime) -> tuple[Revision, list[Problem]]:
-        """Replace the staged collections, keep the others, validate everything, and write the next revision with its warnings.
+    def propose(self, now: datetime) -> Proposal:
+        """What a commit would make now: the staged collections in place of the committed ones, the others as they are, all validated.
+
+        Raises NothingStaged and DocumentsRefused. A commit is this and then the writing, so that a dry run can't say anything else.
+        """
+        base = self._base()
+        staged = self._buffers(base)
+        if not staged:
+            newest = (
+                f"revision {base.number}, which {base.by} committed at {base.at:%Y-%m-%d %H:%M:%S}, holds all that was staged; "
+                if base
+                else ""
+            )
+            raise NothingStaged(f"nothing is staged: {newest}`hullmark documents stage -f …` first")
+        keys = {name: kept.staged for name, kept in base.collections.items()} if base else {}
+        return self._proposal(base, staged, keys | staged, previous=base, now=now)
+
+    def commit(self, by: str, now: datetime, *, message: str = "", source: str = "") -> tuple[Revision, list[Problem]]:
+        """Make the next revision of what is staged and committed; it, and its warnings.
 
         Raises NothingStaged and DocumentsRefused. Of two committers at once each gets a number of its own: the second one
-        begins again on top of the first.
+        begins again on top of the first, and gets the first one's revision where that took all that was staged.
         """
+        lost: Proposal | None = None
         while True:
-            number = self.newest()
-            buffers = self.buffers()
-            if not buffers:
-                raise NothingStaged("nothing is staged: `hullmark documents stage -f …` first")
-            keys = {name: kept.staged for name, kept in self._base().items()} | buffers
-            collections = {name: self.staged(key) for name, key in sorted(keys.items())}
-            from shared.domain.site import load
+            try:
+                proposal = self.propose(now)
+            except NothingStaged:
+                if lost is None:
+                    raise
+                return self._that_took(lost), lost.site.warnings
+            if self._made(proposal, by, now, message, source):
+                return self.get(proposal.number), proposal.site.warnings
+            lost = proposal
 
-            site = load(sources_of(collections.values()), previous=self.sources(number) if number else (), now=now)
-            about = self._write(number + 1, {name: (keys[name], staged) for name, staged in collections.items()}, site, by, now)
-            if self._store.create(f"revisions/{number + 1:06}/revision.json", about.to_bytes()):
-                return self.get(number + 1), site.warnings
+    def restore(self, number: int, by: str, now: datetime, *, message: str = "", source: str = "") -> tuple[Revision, list[Problem]]:
+        """Commit the collections of a revision anew, as the next one; what is staged stays staged.
 
-    def _write(self, number: int, collections: dict[str, tuple[str, Staged]], site: Site, by: str, now: datetime) -> Committed:
+        They are judged as unchanged: what was accepted then is acceptable now. Raises UnknownRevision.
+        """
+        wanted = self.get(number).about
+        keys = {name: kept.staged for name, kept in wanted.collections.items()}
+        while True:
+            proposal = self._proposal(self._base(), {}, keys, previous=wanted, now=now)
+            if self._made(proposal, by, now, message or f"restores revision {number}", source):
+                return self.get(proposal.number), proposal.site.warnings
+
+    def _proposal(
+        self, base: Committed | None, staged: dict[str, str], keys: Mapping[str, str], *, previous: Committed | None, now: datetime
+    ) -> Proposal:
+        from shared.domain.site import load
+
+        everything = {name: (key, self.staged(key)) for name, key in sorted(keys.items())}
+        collections = {name: each for name, each in everything.items() if not each[1].removed}
+        before = self.sources(previous.number) if previous else ()
+        site = load(sources_of(each for _, each in collections.values()), previous=before, now=now)
+        return Proposal(base, staged, collections, site)
+
+    def _made(self, proposal: Proposal, by: str, now: datetime, message: str, source: str) -> bool:
+        """Write the proposal as a revision. False where somebody else's has its number."""
+        taken = proposal.base.taken if proposal.base else {}
+        about = self._write(proposal, by, now).model_copy(update={"message": message, "source": source, "seen": taken | proposal.staged})
+        return self._store.create(f"revisions/{proposal.number:06}/revision.json", about.to_bytes())
+
+    def _that_took(self, lost: Proposal) -> Revision:
+        """The revision of somebody else that committed all that this proposal took from the buffers."""
+        for number in range(lost.number, self.newest()):
+            taken = self.get(number).about.taken
+            if all(taken.get(name, "") >= key for name, key in lost.staged.items()):
+                return self.get(number)
+        return self.get(self.newest())
+
+    def _write(self, proposal: Proposal, by: str, now: datetime) -> Committed:
+        number, collections, site = proposal.number, proposal.collections, proposal.site
         objects = str(ULID())
         folder = f"revisions/{number:06}/{objects}"
         names = sorted(site.nodes)
@@ -256,9 +373,16 @@ class Revisions:
     # reading
 
     def newest(self) -> int:
-        """The newest committed number; 0 before the first."""
+        """The newest committed number; 0 before the first. Where one is known, only the next is looked for."""
+        number = self._highest or self._newest_listed()
+        while self._store.get(revision_key(number + 1)) is not None:
+            number += 1
+        self._highest = number
+        return number
+
+    def _newest_listed(self) -> int:
         for name in reversed(self._store.folders("revisions/")):
-            if int(name) in self._known or self._store.get(f"revisions/{name}/revision.json") is not None:
+            if self._store.get(f"revisions/{name}/revision.json") is not None:
                 return int(name)
         return 0
 

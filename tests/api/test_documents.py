@@ -98,3 +98,35 @@ def test_who_staged_and_committed_and_tagged_is_kept(door: FrontDoor) -> None:
 @pytest.mark.parametrize(("number", "status"), [("2", 404), ("0", 400), ("x", 400)])
 def test_an_unknown_revision_is_not_found(door: FrontDoor, number: str, status: int) -> None:
     assert door.get(f"/v1.0/revisions/{number}").status_code == status
+
+
+EXPIRED = (
+    "apiVersion: core.gardener.cloud/v1beta1\nkind: CloudProfile\nmetadata: {name: p}\nspec:\n"
+    '  kubernetes: {versions: [{version: 1.27.3}, {version: 1.26.0, expirationDate: "2020-01-01T00:00:00Z"}]}\n'
+    "  machineImages: [{name: linux, versions: [{version: 1.0.0}]}]\n"
+)
+
+
+def test_a_dry_run_refuses_what_a_commit_refuses_in_the_same_words(door: FrontDoor) -> None:
+    assert door.post("/v1.0/commitconfigdocs?dryrun=true").status_code == 409
+    door.stage(EXPIRED)
+    dry, real = door.post("/v1.0/commitconfigdocs?dryrun=true"), door.post("/v1.0/commitconfigdocs")
+    assert (dry.status_code, dry.json) == (400, real.json)
+
+
+def test_a_collection_is_removed_by_the_commit_after_its_removal(door: FrontDoor) -> None:
+    door.stage(GOOD)
+    door.post("/v1.0/commitconfigdocs?message=why%20not&source=git:1234")
+    assert door.ask("DELETE", "/v1.0/configdocs/other").status_code == 404
+    assert door.ask("DELETE", "/v1.0/configdocs/site").json["collection"] == "site"
+    assert statuses(door) == {"site": ("present", "deleted")}
+    assert door.get("/v1.0/configdocs/site").status_code == 404
+    assert door.post("/v1.0/commitconfigdocs").json["revision"] == 2
+    assert statuses(door) == {}
+
+    restored = door.post("/v1.0/revisions/1/restore?message=back")
+    assert (restored.status_code, restored.json["number"], restored.json["message"]) == (201, 3, "back")
+    assert statuses(door) == {"site": ("present", "unmodified")}
+    first = door.get("/v1.0/revisions/1").json
+    assert (first["message"], first["source"], first["digest"]) == ("why not", "git:1234", restored.json["digest"])
+    assert door.post("/v1.0/revisions/9/restore").status_code == 404

@@ -188,6 +188,39 @@ def test_two_revisions_are_compared_in_text_and_in_labels(committed: Hullmark, s
     assert [(revision["number"], revision["nodes"]) for revision in listed["revisions"]] == [(1, 2), (2, 1)]
 
 
+def test_what_a_revision_shows_can_be_staged_again(hullmark: Hullmark, tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number, text in enumerate(("{name}", "---\n{name}\n...", "{name}\n---\n# nothing\n")):
+        head = {"apiVersion": "hullmark.dev/v1", "kind": "NodeLabelPolicy", "metadata": {"name": f"p{number}"}}
+        document = json.dumps(head | {"spec": {"labels": {}}})
+        (folder / f"{number}.yaml").write_text(text.format(name=document))
+    hullmark("documents", "stage", "-f", str(folder))
+    hullmark("documents", "commit", "-m", "why not", "--source", "git:1234")
+    (tmp_path / "again.yaml").write_text(hullmark("documents", "show", "1").out)
+    hullmark("documents", "stage", "-f", str(tmp_path / "again.yaml"))
+    again = hullmark("documents", "commit", "-o", "json").json
+    assert (again["revision"], again["documents"]) == (2, 3)
+    first = hullmark("documents", "show", "1", "-o", "json").json
+    assert [each["text"] for each in first["files"]] == [file.read_text() for file in sorted(folder.iterdir())]
+    assert (first["message"], first["source"]) == ("why not", "git:1234")
+    assert "why not (git:1234)" in hullmark("documents", "list").out
+
+
+def test_a_collection_is_removed_and_a_revision_restored(committed: Hullmark, tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("")
+    refused = committed("documents", "stage", "-f", str(tmp_path / "empty.yaml"))
+    assert (refused.code, "hullmark documents remove default" in refused.err) == (1, True)
+    assert committed("documents", "remove", "nobody").code == 1
+    committed("documents", "remove", "default")
+    dry = committed("documents", "commit", "--dry-run", "-o", "json").json
+    assert (dry["valid"], dry["revision"]) == (True, None)
+    assert committed("documents", "commit", "-o", "json").json["documents"] == 0
+    assert committed("documents", "commit", "--dry-run").code == 1
+    assert committed("documents", "restore", "1", "-o", "json").json["revision"] == 3
+    assert committed("documents", "show", "3").out == committed("documents", "show", "1").out
+
+
 def test_every_command_answers_with_one_yaml_document_too(committed: Hullmark) -> None:
     import yaml
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.domain.documents.parsing import MAX_ALIASED, MAX_DEPTH
-from shared.domain.documents.reading import DocumentsRefused, Source, path_text, read, read_nodes
+from shared.domain.documents.reading import DocumentsRefused, Source, as_stream, path_text, read, read_nodes
 from shared.domain.nodes import Node
 
 
@@ -332,3 +332,41 @@ def test_a_node_list_that_is_none_is_refused_with_lines() -> None:
 def test_half_a_surrogate_pair_is_refused_and_a_whole_one_is_a_character() -> None:
     assert only(r'{"kind": "X", "a": "\ud83d\ude00"}')["a"] == "😀"
     assert told('{"kind": "X",\n "a": "\\ud83d"}') == [(2, "", "Syntax")]
+
+
+# -- files as one stream
+
+FILES = [
+    "kind: A\n",
+    "kind: A",
+    "---\nkind: A\n---\nkind: B\n",
+    "kind: A\n...\n",
+    "kind: A\n...",
+    "kind: A\n---\n",
+    "# only a comment\nkind: A # and another",
+    "%YAML 1.1\n---\nkind: A\n",
+    "# first\n%YAML 1.1\n---\nkind: A\n...\n%YAML 1.1\n---\nkind: B\n",
+    "\ufeffkind: A\n",
+    "kind: A\ntext: |\n  a last line without its end",
+    "kind: A\ntext: |+\n  kept\n\n\n",
+    "kind: A\r\ntext: b\r\n",
+    '{"kind": "A",\t"path": "a\\/b", "text": "\\ud83d\\ude00\\u007f\\u2028"}',
+    '{"kind": "A"}\n',
+    "",
+    "# nothing\n",
+]
+
+
+@pytest.mark.parametrize("first", FILES)
+@pytest.mark.parametrize("second", FILES)
+def test_what_is_shown_of_several_files_reads_as_the_same_documents(first: str, second: str) -> None:
+    files = [Source("one.yaml", first.encode()), Source("two: a\n# b.yaml", second.encode()), Source("three.yaml", b"kind: Z\n")]
+    shown = as_stream(files)
+    again, problems = read([Source("shown.yaml", shown.encode())])
+    assert problems == []
+    assert [document.data for document in again] == [document.data for document in read(files)[0]]
+    assert as_stream([Source("shown.yaml", shown.encode())]).endswith(shown)
+
+
+def test_what_cannot_be_read_is_shown_as_it_is() -> None:
+    assert as_stream([Source("a.yaml", b"kind: [")]) == "---\n# a.yaml\nkind: [\n"

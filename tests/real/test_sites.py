@@ -60,7 +60,7 @@ def test_a_real_site_relabels_real_nodes_and_leaves_every_foreign_label_alone(cl
     assert again.counts == {"unchanged": len(declared)}
     assert {node.name: node.resource_version for node in cluster.nodes()} == versions
 
-    cloud.world.revisions.stage("site", [], "an operator", cloud.world.clock())
+    cloud.world.revisions.remove("site", "an operator", cloud.world.clock())
     cloud.world.revisions.commit("an operator", cloud.world.clock())
     relabel(cloud)
     assert all(dict(node.labels) == foreign for node in cluster.nodes())

@@ -5,6 +5,7 @@ Who only needs the shapes does not pay for YAML: the parser is imported by the f
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -111,6 +112,54 @@ def read(sources: Iterable[Source]) -> tuple[list[Document], list[Problem]]:
                 message = f"a document is a mapping with `kind` or `schema`; this one is {type_name(value)}"
                 problems.append(Problem(source.file, line, "", "", "Invalid", message))
     return documents, problems
+
+
+def holds_document(source: Source) -> bool:
+    """Whether there is a document in a file, or something that was meant as one. It is read only up to there."""
+    from shared.domain.documents.parsing import values
+
+    for index, (line, value, flaws) in enumerate(values(source.data)):
+        if flaws or not (value is None or isinstance(value, dict)):
+            return True
+        unfolded: list[Problem] = []
+        if isinstance(value, dict):
+            document = Document(source.file, index, line, _kind(value), _name(value), value, source)
+            if next(_unfold(document, unfolded), None) or unfolded:
+                return True
+    return False
+
+
+def as_stream(sources: Iterable[Source]) -> str:
+    """Files as one that holds the same documents, each file under its name: what is shown this way can be staged again."""
+    return "".join(_part(source) for source in sources)
+
+
+def _part(source: Source) -> str:
+    """A file as a part of a stream. Text that would mean something else between other files (JSON that is no YAML, a last line without its
+    end, directives) is written as its values in JSON; a file that can't be read stays as it is.
+    """
+    text = source.data.decode("utf-8-sig")
+    name = " ".join(source.file.splitlines())
+    part = f"---\n# {name}\n{text}" + ("" if text.endswith("\n") else "\n")
+    if not (_RISKY.search(text) or text.lstrip()[:1] == "{" or not text.endswith("\n")):
+        return part
+    from shared.domain.documents.parsing import values
+
+    found = [(value, flaws) for _, value, flaws in values(source.data)]
+    framed = [value for _, value, flaws in values(f"a: 1\n{part}---\na: 1\n".encode())]
+    wanted = [value for value, _ in found if value is not None]
+    if any(flaws for _, flaws in found) or [value for value in framed if value is not None] == [_FRAME, *wanted, _FRAME]:
+        return part
+    return "".join(f"---\n# {name}\n{_json_line(value)}\n" for value in wanted)
+
+
+def _json_line(value: Any) -> str:
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
+_FRAME = {"a": 1}
+_RISKY = re.compile(r"^(%|\.\.\.)", re.MULTILINE)
+_UNPRINTABLE = re.compile("[\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff\u2028\u2029\x85]")
 
 
 def read_nodes(source: Source) -> list[Node]:
