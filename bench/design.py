@@ -26,7 +26,7 @@ from shared.domain.documents.reading import Source
 from shared.domain.site import load
 from shared.ledger.revisions import Revisions
 from shared.messages import NodeApply, NodeTask, Outgoing
-from shared.ports import OWNER, Node
+from shared.ports import HULLMARK, Node
 from shared.wiring import build
 from shared.world import Settings
 
@@ -102,6 +102,8 @@ class Live:
     def __init__(self) -> None:
         self.written = 0
 
+    owner = HULLMARK
+
     def server_version(self) -> str:
         """Today's."""
         return "v1.35.4"
@@ -114,12 +116,12 @@ class Live:
         """A part must not list a whole cluster."""
         raise SystemExit("a part lists the whole cluster")
 
-    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:
+    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = "", force: bool = True) -> Node:
         """Take them."""
         self.written += 1
         return Node(name, uid, labels)
 
-    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = OWNER) -> Node:
+    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         """Nothing here is pruned."""
         raise NotImplementedError
 

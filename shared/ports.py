@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from shared.domain.nodes import ALIAS_OWNER as ALIAS_OWNER
+from shared.domain.nodes import HULLMARK as HULLMARK
 from shared.domain.nodes import OWNER as OWNER
 from shared.domain.nodes import Node as Node
+from shared.domain.nodes import Owner as Owner
 from shared.messages import Outgoing
 
 if TYPE_CHECKING:
@@ -74,6 +76,11 @@ class Unavailable(ClusterError):
 class Cluster(Protocol):
     """One cluster's nodes. Every method may raise Refused or Unavailable."""
 
+    @property
+    def owner(self) -> Owner:
+        """Under which field managers we write here."""
+        ...
+
     def server_version(self) -> str:
         """The API server's version, e.g. `v1.35.4`; empty where a cluster has none to tell."""
         ...
@@ -86,13 +93,13 @@ class Cluster(Protocol):
         """One node, or None when there is no such node."""
         ...
 
-    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:
-        """Server-Side Apply of exactly this label set under `manager`: what it applied before and now leaves out goes,
-        unless another manager holds it too. Raises NodeGone (absent, or another uid) and Conflict (only without force).
+    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = "", force: bool = True) -> Node:
+        """Server-Side Apply of exactly this label set under `manager` (empty: our own for labels). What it applied before and now leaves
+        out goes, unless another manager holds it too. Raises NodeGone (absent, or another uid) and Conflict (only without force).
         """
         ...
 
-    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = OWNER) -> Node:
+    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         """One merge patch of nulls for `keys`, whoever owns them. Raises NodeGone and Stale."""
         ...
 

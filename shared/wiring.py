@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shared.messages import Outgoing
-from shared.ports import Bus, BusError, Cluster, Fleet, Node, ObjectStore, Refused
+from shared.ports import HULLMARK, Bus, BusError, Cluster, Fleet, Node, ObjectStore, Owner, Refused
 from shared.world import Settings, SettingsError, World
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def build(settings: Settings, bus: Bus) -> World:
             opened[key] = _open_cluster(access, name, store, settings)
         return opened[key]
 
-    return World(store, bus, open_cluster, settings, clock_from(settings), open_fleet)
+    return World(store, bus, open_cluster, settings, clock_from(settings), functools.partial(open_fleet, owner=settings.field_managers))
 
 
 def clock_from(settings: Settings) -> Callable[[], datetime]:
@@ -115,10 +115,12 @@ def _open_cluster(access: dict[str, Any], name: str, store: ObjectStore, setting
     if kind == "simulated":
         from shared.adapters.simulated import Simulated
 
-        return Simulated(store, name, lambda: _seed(how["nodes"]))
+        return Simulated(store, name, lambda: _seed(how["nodes"]), owner=settings.field_managers)
     from shared.adapters.kubernetes import Kubernetes
 
-    return Kubernetes(_login(kind, how, name), in_flight=settings.in_flight, writes_per_second=settings.writes_per_second)
+    return Kubernetes(
+        _login(kind, how, name), settings.field_managers, in_flight=settings.in_flight, writes_per_second=settings.writes_per_second
+    )
 
 
 def _login(kind: str, how: Mapping[str, Any], name: str) -> Login:
@@ -143,7 +145,7 @@ def _login(kind: str, how: Mapping[str, Any], name: str) -> Login:
     raise Refused("ClusterUnknown", f"cluster {name}: access by {kind} is not supported")
 
 
-def open_fleet(name: str, spec: Mapping[str, Any]) -> Fleet:
+def open_fleet(name: str, spec: Mapping[str, Any], owner: Owner = HULLMARK) -> Fleet:
     """The adapter for the fleet that a Cluster document stands for: a garden, an EKS cluster, a GKE cluster. Raises Refused."""
     access: Mapping[str, Any] = spec.get("access") or {}
     kind, how = next(iter(access.items()), ("no access", dict[str, Any]()))
@@ -153,8 +155,8 @@ def open_fleet(name: str, spec: Mapping[str, Any]) -> Fleet:
             from shared.adapters.gardener import Garden
 
             if kind == "inCluster":
-                return Garden(kubeconfig.in_cluster)
-            return Garden(lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", "")))
+                return Garden(kubeconfig.in_cluster, owner)
+            return Garden(lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", "")), owner)
         case "eks", "eks":
             from shared.adapters.eks_versions import EksVersions, client_for
 

@@ -13,10 +13,11 @@ from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from shared.domain.nodes import owner_error
 from shared.ledger.actions import Actions
 from shared.ledger.releases import NewestCommitted, Releases
 from shared.ledger.revisions import Revision, Revisions
-from shared.ports import Bus, Cluster, ObjectStore, Refused
+from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused
 
 if TYPE_CHECKING:
     from shared.ledger.fleets import Fleets, Opener
@@ -47,6 +48,10 @@ class Settings(BaseModel):
     """`embedded`: one process plays the cloud. `pubsub`: Google Cloud Pub/Sub, or its emulator (PUBSUB_EMULATOR_HOST)."""
     cluster: str = ""
     """The cluster of requests that name none: `kubeconfig:PATH?context=C`, `in-cluster:` or `simulated:FILE`."""
+    owner: str = OWNER
+    """The field manager under which labels are applied; for aliases `-aliases` stands behind it. Another name for each Hullmark that
+    works on one cluster, so that they leave each other's labels alone. What was applied under one name is not ours under another.
+    """
     project: str = ""
     """Google Cloud project of the topics; needed by `pubsub`."""
     topic_prefix: str = ""
@@ -64,6 +69,18 @@ class Settings(BaseModel):
     """Requests to one cluster at a time, from one process. Four to eight saturate two server cores; 32 is the most."""
     writes_per_second: float = 0
     """Writes a second to one cluster from one process; 0 leaves the pace to the server's answers (429, Retry-After)."""
+
+    @field_validator("owner")
+    @classmethod
+    def _a_field_manager(cls, value: str) -> str:
+        if wrong := owner_error(value):
+            raise ValueError(wrong)
+        return value
+
+    @property
+    def field_managers(self) -> Owner:
+        """Under which names we write."""
+        return Owner(self.owner)
 
     @field_validator("identity")
     @classmethod

@@ -96,11 +96,11 @@ variable "max_instances" {
 variable "settings" {
   type        = map(string)
   default     = {}
-  description = "Further settings of every function: action_seconds, in_flight, writes_per_second (become HULLMARK_ACTION_SECONDS and so on)."
+  description = "Further settings of every function: action_seconds, in_flight, owner (another field manager for each deployment that works on one cluster), writes_per_second (become HULLMARK_ACTION_SECONDS and so on)."
 
   validation {
-    condition     = length(setsubtract(keys(var.settings), ["action_seconds", "in_flight", "writes_per_second"])) == 0
-    error_message = "Known are action_seconds, in_flight and writes_per_second. The others follow from this module."
+    condition     = length(setsubtract(keys(var.settings), ["action_seconds", "in_flight", "owner", "writes_per_second"])) == 0
+    error_message = "Known are action_seconds, in_flight, owner and writes_per_second. The others follow from this module."
   }
 }
 

@@ -14,7 +14,7 @@ from shared.domain.labels.policies import DeclaredLabels, declare, diff
 from shared.domain.labels.requested import asked_for, back_again, refusals
 from shared.domain.outcomes import Changes
 from shared.ledger.revisions import Revision
-from shared.ports import OWNER, Cluster, Conflict, Node, NodeGone, Refused, Stale
+from shared.ports import Cluster, Conflict, Node, NodeGone, Refused, Stale
 from shared.world import World
 
 routes = APIBlueprint("nodes", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="node-labels", description="Promenade's node labels")])
@@ -109,7 +109,7 @@ class _At:
         """The documents' word on the node, and what the next relabel does to one that carries these labels of ours."""
         if self.revision is None:
             return AsDeclared(revision=None, differ=False, labels={}, next_relabel=Changes())
-        found = declare(self.name, self.revision.node(self.name), self.node, self.revision.policies, self.cluster_name)
+        found = declare(self.name, self.revision.node(self.name), self.node, self.revision.policies, self.cluster_name, self.cluster.owner)
         labels = dict(found.labels) if isinstance(found, DeclaredLabels) else {}
         following = back_again(carried, labels)
         differ = bool(following.set or following.remove)
@@ -118,7 +118,7 @@ class _At:
     @property
     def owned(self) -> list[str]:
         """Keys that we hold by Apply."""
-        return sorted(self.node.applied.get(OWNER, ()))
+        return sorted(self.node.applied.get(self.cluster.owner.name, ()))
 
 
 @routes.get("/node-labels/<node>", responses=answers(200, NodeBody, 404))
@@ -150,7 +150,7 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     problems += refusals(labels, at.revision.policies.allow_protected if at.revision else ())
     if problems:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=each, reason="InvalidLabel") for each in problems])
-    difference = diff(DeclaredLabels(labels, {}), at.node)
+    difference = diff(DeclaredLabels(labels, {}), at.node, owner=at.cluster.owner)
     after = _apply(at, labels, force=query.force) if difference.write else at.node
     declared = at.declared(labels)
     said = success(_told(declared), "Update node labels", 200, _warned(declared))

@@ -17,7 +17,7 @@ from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision, UnknownRevision, revision_key
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult, TryAgain
-from shared.ports import ALIAS_OWNER, OWNER, Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, StoreError, Unavailable
+from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, StoreError, Unavailable
 from shared.work.control import parked
 from shared.world import World
 
@@ -117,7 +117,7 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
             return _outcome(task, "failed", "Conflict", held(refused) + "; its policy says onConflict: fail")
         removed = _prune(task, node, cluster) if task.prune == "all" else []
     if task.aliases is not None:
-        cluster.apply_labels(task.name, task.uid, task.aliases, manager=ALIAS_OWNER)
+        cluster.apply_labels(task.name, task.uid, task.aliases, manager=cluster.owner.aliases)
     return _told(task, skipped, removed)
 
 
@@ -128,7 +128,7 @@ def _apply_declared(task: NodeTask, cluster: Cluster) -> tuple[Node | None, dict
     try:
         return cluster.apply_labels(task.name, task.uid, task.labels, force=False), {}, {}
     except Conflict as conflict:
-        others = {key: who for key, who in conflict.managers.items() if not {OWNER, ALIAS_OWNER}.issuperset(who.split(", "))}
+        others = {key: who for key, who in conflict.managers.items() if not all(manager in cluster.owner for manager in who.split(", "))}
     if refused := {key: who for key, who in others.items() if task.on_conflict.get(key) == "fail"}:
         return None, {}, refused
     skipped = {key: who for key, who in others.items() if task.on_conflict.get(key) == "skip"}
@@ -140,7 +140,7 @@ def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
     """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it."""
     from shared.domain.labels.policies import prunable  # only where a document asks for it
 
-    keys = prunable(node.labels, task.labels.keys() | (task.aliases or {}).keys(), task.keep, node.owners)
+    keys = prunable(node.labels, task.labels.keys() | (task.aliases or {}).keys(), task.keep, node.owners, cluster.owner)
     if keys:
         cluster.remove_labels(task.name, keys, resource_version=node.resource_version)
     return keys

@@ -72,7 +72,7 @@ def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored:
     revision = in_force.revision_for(name, node.name)
     policies = revision.policies if revision else Policies()
     design, number = (revision.node(node.name), revision.number) if revision else (None, 0)
-    rules = Rules(policies, name, pairs_in_force(policies.alias_pairs, world.server_version(name, cluster)))
+    rules = Rules(policies, name, pairs_in_force(policies.alias_pairs, world.server_version(name, cluster)), cluster.owner)
     match plan_node(subject(node.name, design, node, rules), rules):
         case Settled(outcome=outcome):
             if outcome.outcome == "failed":

@@ -16,12 +16,13 @@ from pydantic import ValidationError
 
 from local.cli.output import Failure
 from shared.domain.documents.reading import Source
+from shared.domain.nodes import HULLMARK
 
 if TYPE_CHECKING:
     from shared.domain.documents.design import DesignNode
     from shared.domain.labels.policies import Policies
     from shared.domain.labels.selection import NodeFilter
-    from shared.domain.nodes import Node
+    from shared.domain.nodes import Node, Owner
     from shared.domain.site import Site
 
 R = TypeVar("R")
@@ -137,7 +138,8 @@ class DeclaredSite:
 class ListedNodes:
     """The nodes in a file that `kubectl get nodes -o json` wrote, in place of a cluster."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], owner: Owner = HULLMARK) -> None:
+        self.owner = owner
         self._nodes = {node.name: node for node in nodes}
 
     @property

@@ -17,6 +17,7 @@ from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.selection import names_listed
 from shared.domain.site import Site, load
 from shared.work.plans import plan_nodes
+from shared.world import Settings
 
 
 @click.command()
@@ -70,7 +71,7 @@ def _asked(target: str | None, filter_file: str | None, cluster: str | None, ser
 
 
 def _listed(file: str) -> ListedNodes:
-    return ListedNodes(read_nodes(Source(file, read_bytes(file))))
+    return ListedNodes(read_nodes(Source(file, read_bytes(file))), Settings.from_environment().field_managers)
 
 
 def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | None) -> LabelPlan:
@@ -83,7 +84,7 @@ def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | Non
     declared = declared or DeclaredSite(None, Site())  # neither files nor a revision: the aliases alone
     clusters = sorted(declared.policies.clusters)
     name = asked.cluster or (clusters[0] if len(clusters) == 1 else "default")
-    return plan_nodes(asked, declared, listed or ListedNodes([]), name)
+    return plan_nodes(asked, declared, listed or ListedNodes([], Settings.from_environment().field_managers), name)
 
 
 def _told(plan: LabelPlan) -> Iterable[Any]:

@@ -14,7 +14,7 @@ from shared.adapters.apiserver import ApiServer, Login, StatusError
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
 from shared.domain.versions.clusters import OPERATION, FleetCluster, VersionStep, read_shoot
-from shared.ports import OWNER, Refused, Stale, Unavailable
+from shared.ports import HULLMARK, Owner, Refused, Stale, Unavailable
 
 GROUP = "/apis/core.gardener.cloud/v1beta1"
 PAGE = 250
@@ -24,8 +24,9 @@ PAGE = 250
 class Garden:
     """`shared.ports.Fleet` over one garden cluster."""
 
-    def __init__(self, login: Login, **settings: Any) -> None:
+    def __init__(self, login: Login, owner: Owner = HULLMARK, **settings: Any) -> None:
         self.server = ApiServer(login, **settings)
+        self._owner = owner
 
     def clusters(self) -> Iterator[FleetCluster]:
         for found in self._list("shoots"):
@@ -60,7 +61,7 @@ class Garden:
             {"op": "replace", "path": path, "value": step.to},
             *_asked_for_no_more(found),
         ]
-        query = {"fieldManager": OWNER, **({"dryRun": "All"} if dry_run else {})}
+        query = {"fieldManager": self._owner.name, **({"dryRun": "All"} if dry_run else {})}
         try:
             self.server.request("PATCH", _path(name), query, json.dumps(patch).encode(), {"Content-Type": "application/json-patch+json"})
         except StatusError as rejected:

@@ -21,7 +21,7 @@ from shared.adapters.apiserver import ApiServer, Login, StatusError
 from shared.adapters.kubernetes_pods import KubernetesPods
 from shared.domain.keys import is_subdomain
 from shared.domain.nodes import Node, NodeObject
-from shared.ports import OWNER, Conflict, NodeGone, Refused, Stale, Unavailable
+from shared.ports import HULLMARK, Conflict, NodeGone, Owner, Refused, Stale, Unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -56,8 +56,9 @@ _object, _objects, _version = Decoder(NodeObject), Decoder(_Objects), Decoder(_V
 class Kubernetes(KubernetesPods):
     """`shared.ports.Cluster` over one API server. `login` reads the credentials, on the first request and after a 401."""
 
-    def __init__(self, login: Login, **settings: Any) -> None:
+    def __init__(self, login: Login, owner: Owner = HULLMARK, **settings: Any) -> None:
         self.server = ApiServer(login, **settings)
+        self.owner = owner
 
     def server_version(self) -> str:
         return self._read(_version, "/version").version
@@ -89,12 +90,12 @@ class Kubernetes(KubernetesPods):
                 return None
             raise rejected.refused() from rejected
 
-    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:
+    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = "", force: bool = True) -> Node:
         if not uid:
             raise NodeGone(f"node {name!r} has no uid: applying without one would create it")
         metadata = {"name": name, "uid": uid, **({"labels": dict(labels)} if labels else {})}  # an empty map would itself be a thing to own
         body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-        query = _query(manager, "true" if force else "false")
+        query = _query(manager or self.owner.name, "true" if force else "false")
         try:
             return self._patch(name, query, body, _APPLY)
         except StatusError as rejected:
@@ -104,12 +105,12 @@ class Kubernetes(KubernetesPods):
                 raise NodeGone(f"node {name!r} with uid {uid} is gone") from rejected
             raise _meaning(rejected, name) from rejected
 
-    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = OWNER) -> Node:
+    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         body = {"metadata": {"resourceVersion": resource_version, "labels": dict.fromkeys(keys)}}
         if not keys:
             body["metadata"].pop("labels")
         try:
-            return self._patch(name, _query(manager), body, _MERGE)
+            return self._patch(name, _query(manager or self.owner.name), body, _MERGE)
         except StatusError as rejected:
             raise _meaning(rejected, name) from rejected
 

@@ -30,7 +30,7 @@ import msgspec
 from shared.domain.keys import is_subdomain, key_error, value_error
 from shared.domain.labels.aliases import oldest
 from shared.domain.nodes import Node
-from shared.ports import OWNER, Conflict, NodeGone, ObjectStore, Refused, Stale, Unavailable
+from shared.ports import HULLMARK, Conflict, NodeGone, ObjectStore, Owner, Refused, Stale, Unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -85,10 +85,11 @@ class Simulated:
         seed: Callable[[], Iterable[Node]] = tuple,
         *,
         version: str = "",
+        owner: Owner = HULLMARK,
         before: Callable[[str, str], None] = _nothing_happens,
         interrupt: Callable[[], None] = lambda: None,
     ) -> None:
-        self.before, self.interrupt = before, interrupt
+        self.before, self.interrupt, self.owner = before, interrupt, owner
         self._store, self._folder = store, f"clusters/{name}/"
         self._seed_nodes, self._seed_version = seed, version
         self._seeded: _Seed | None = None
@@ -117,24 +118,24 @@ class Simulated:
         version, state = self._newest(name) if is_subdomain(name) else (0, None)
         return None if state is None or state.deleted else _node(name, version, state)
 
-    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = OWNER, force: bool = True) -> Node:
+    def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = "", force: bool = True) -> Node:
         self.before("apply_labels", name)
         _check(labels)
 
         def applied(_: int, state: _State) -> _State:
             if state.uid != uid:
                 raise NodeGone(f"node {name!r} with uid {uid} is gone")
-            return _apply(state, manager, dict(labels), force)
+            return _apply(state, manager or self.owner.name, dict(labels), force)
 
         return self._change(name, applied)
 
-    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = OWNER) -> Node:
+    def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         self.before("remove_labels", name)
 
         def removed(version: int, state: _State) -> _State:
             if str(version) != resource_version:
                 raise Stale(f"node {name!r} changed since it was read")
-            return _update(state, manager, dict.fromkeys(keys))
+            return _update(state, manager or self.owner.name, dict.fromkeys(keys))
 
         return self._change(name, removed)
 

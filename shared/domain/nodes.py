@@ -10,9 +10,41 @@ from typing import Any
 import msgspec
 
 OWNER = "hullmark"
-"""Field manager under which declared labels are applied."""
-ALIAS_OWNER = "hullmark-aliases"
-"""Field manager under which the secondary keys of alias pairs are applied."""
+"""Field manager under which declared labels are applied, where settings name no other."""
+ALIASES = "-aliases"
+LONGEST_OWNER = 128 - len(ALIASES)
+"""Bytes. The API server takes field managers of up to 128, and the one for aliases is longer by its ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One Hullmark's two field managers. Two that work on one cluster under different names leave each other's labels alone."""
+
+    name: str = OWNER
+    """Under which declared labels are applied."""
+
+    @property
+    def aliases(self) -> str:
+        """Under which the secondary keys of alias pairs are applied."""
+        return self.name + ALIASES
+
+    def __contains__(self, manager: object) -> bool:
+        return manager in (self.name, self.aliases)
+
+
+def owner_error(name: str) -> str | None:
+    """Why this can't be an Owner's name, or None."""
+    if not 1 <= len(name.encode(errors="replace")) <= LONGEST_OWNER:
+        return f"a field manager's name has 1 to {LONGEST_OWNER} bytes (the API server's 128, less `{ALIASES}`)"
+    if not name.isprintable() or name != name.strip() or "," in name:
+        return "a field manager's name has printable characters only, no comma, and no space at its ends"
+    if name.endswith(ALIASES):
+        return f"`{ALIASES}` at the end is for the manager that holds aliases: another Hullmark's may be called so"
+    return None
+
+
+HULLMARK = Owner()
+ALIAS_OWNER = HULLMARK.aliases
 
 
 @dataclass(frozen=True, slots=True)

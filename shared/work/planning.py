@@ -13,7 +13,7 @@ from shared.domain.labels.aliases import in_force
 from shared.domain.labels.planning import Rules, Settled, Subject, Write, plan_again, plan_node, subject
 from shared.domain.labels.policies import Policies
 from shared.domain.labels.selection import Selection, matcher
-from shared.domain.nodes import Node
+from shared.domain.nodes import Node, Owner
 from shared.domain.outcomes import NodeTask, Outcome
 from shared.ledger.revisions import Revision
 from shared.messages import NodeApply
@@ -58,6 +58,8 @@ class Declarations(Protocol):
 class Observed(Protocol):
     """Nodes as they are: a cluster, or a listing of one in a file."""
 
+    @property
+    def owner(self) -> Owner: ...
     def server_version(self) -> str: ...
     def nodes(self) -> list[Node]: ...
     def node(self, name: str) -> Node | None: ...
@@ -105,7 +107,7 @@ class Ground:
         """The ground in one cluster, whose version is asked for where none is given."""
         version = server_version or cluster.server_version()
         policies = declared.policies
-        return cls(declared, Rules(policies, name, in_force(policies.alias_pairs, version)), cluster, version)
+        return cls(declared, Rules(policies, name, in_force(policies.alias_pairs, version), cluster.owner), cluster, version)
 
 
 def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | None = None) -> Planned:

@@ -16,7 +16,7 @@ from shared.domain.labels.aliases import KEP_793, in_force
 from shared.domain.labels.planning import Rules, Settled, plan_node, subject
 from shared.domain.labels.policies import Policies, declare
 from shared.domain.labels.selection import FilterEntry, NodeFilter, Selection
-from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
+from shared.domain.nodes import ALIAS_OWNER, HULLMARK, OWNER, Node
 from shared.work.planning import Ground, decisions, tasks_for
 
 T = TypeVar("T")
@@ -53,6 +53,8 @@ def test_the_short_way_and_the_long_way_say_the_same(live: Node, declared: dict[
 
 class Listed:
     """A cluster that is a list of nodes."""
+
+    owner = HULLMARK
 
     def __init__(self, *nodes: Node) -> None:
         self._nodes = {node.name: node for node in nodes}

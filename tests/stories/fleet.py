@@ -31,7 +31,7 @@ class Fleet:
         )
         self.world = self.cloud.world
         self.world.clock = lambda: self.now
-        self.cluster = Simulated(self.world.store, "default")
+        self.cluster = Simulated(self.world.store, "default", owner=self.world.settings.field_managers)
         self.world.open_cluster = lambda _access, _name: self.cluster
 
     def _wait(self, seconds: float) -> None:

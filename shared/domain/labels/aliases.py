@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from shared.domain.documents.kinds import AliasPair as AliasPair
 from shared.domain.keys import PROTECTED, key_error
+from shared.domain.nodes import ALIAS_OWNER
 
 ClusterVersion = tuple[int, int, int]
 """Major, minor, patch. Suffixes (`-gke.5`, `-eks-1a2b`, `-beta.1`, `+k3s1`) say nothing about a pair."""
@@ -77,7 +78,7 @@ def reconcile(labels: Mapping[str, str], pairs: Iterable[AliasPair]) -> dict[str
 class AliasPlan:
     """What the aliases mean for one node, beside its declared labels.
 
-    `hold`: the whole set for one forced Apply under `hullmark-aliases` (an Apply that leaves a key out gives it up).
+    `hold`: the whole set for one forced Apply under the manager of aliases (an Apply that leaves a key out gives it up).
     `set` and `remove`: what a reader of the node's labels sees of it. `write`: whether the Apply is needed at all.
     The declared plan's own `remove` must leave out the keys of `hold`: with the aliases applied they stay.
     """
@@ -96,7 +97,7 @@ def aliases_for(
     dropped: Iterable[str] = (),
     held: Iterable[str] = (),
     owners: Mapping[str, Sequence[str]] | None = None,
-    manager: str = "hullmark-aliases",
+    manager: str = ALIAS_OWNER,
 ) -> AliasPlan:
     """Decide the aliases of one node together with its declared labels, so that one plan makes both true.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
 from shared.domain.labels.policies import DeclaredLabels, Difference, Policies, PolicyConflict, declare, diff
-from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
+from shared.domain.nodes import HULLMARK, Node, Owner
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 
 
@@ -37,6 +37,8 @@ class Rules:
     policies: Policies
     cluster: str
     pairs: tuple[AliasPair, ...]
+    owner: Owner = HULLMARK
+    """Under which field managers we write on that cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Subject:
 
 def subject(name: str, design: DesignNode | None, live: Node | None, rules: Rules) -> Subject:
     """Gather what these rules declare for a node. The only place where a plan asks for it."""
-    return Subject(name, design, live, declare(name, design, live, rules.policies, rules.cluster))
+    return Subject(name, design, live, declare(name, design, live, rules.policies, rules.cluster, rules.owner))
 
 
 def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
@@ -84,11 +86,11 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
         if subject.design:
             where = f"the documents name {name}, cluster {rules.cluster} has no such node"
         return _settled(name, "missing", "NodeNotFound", where)
-    if true_already(declared, live, rules.pairs):
+    if true_already(declared, live, rules.pairs, rules.owner):
         return _settled(name, "unchanged")
     if followers := _declared_secondaries(declared, rules.pairs):
         return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead")
-    change = diff(declared, live, rules.policies.keep_domains)
+    change = diff(declared, live, rules.policies.keep_domains, rules.owner)
     if change.refused:
         return _settled(name, "failed", "Conflict", f"{held(change.refused)}; its policy says onConflict: fail")
     aliases = aliases_for(
@@ -96,21 +98,22 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
         {key: value for key, value in declared.labels.items() if key not in change.skipped},
         rules.pairs,
         dropped=change.remove,
-        held=live.applied.get(ALIAS_OWNER, frozenset()),
+        held=live.applied.get(rules.owner.aliases, frozenset()),
         owners=live.owners,
+        manager=rules.owner.aliases,
     )
     if change.write or aliases.write:
-        return _write(task_of(subject, rules), live, change, aliases)
+        return _write(task_of(subject, rules), live, change, aliases, rules.owner)
     if change.skipped:
         return _settled(name, "skipped", "Conflict", f"{held(change.skipped)}; left alone (onConflict: skip)")
     return _settled(name, "unchanged")
 
 
-def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan) -> Write:
+def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, owner: Owner) -> Write:
     """What is to be written: the node's whole declared set, and of the aliases and labels those that differ."""
     removed = [key for key in change.remove if key not in aliases.hold]
     changes = Changes(set=dict(sorted({**change.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
-    contested = {key: manager for key in changes.set if (manager := _other_holder(key, live))}
+    contested = {key: manager for key in changes.set if (manager := _other_holder(key, live, owner))}
     task = whole.model_copy(
         update={
             "changes": changes,
@@ -145,24 +148,24 @@ def _declared_secondaries(declared: DeclaredLabels, pairs: tuple[AliasPair, ...]
     ]
 
 
-def true_already(declared: DeclaredLabels, live: Node, pairs: tuple[AliasPair, ...]) -> bool:
+def true_already(declared: DeclaredLabels, live: Node, pairs: tuple[AliasPair, ...], owner: Owner = HULLMARK) -> bool:
     """Whether a node is plainly as declared: most of a fleet is, and this is the short way to see it. False decides nothing."""
     labels = live.labels
     return (
         declared.prune == "owned"
-        and ALIAS_OWNER not in live.applied
+        and owner.aliases not in live.applied
         and all(labels.get(key) == value for key, value in declared.labels.items())
-        and declared.labels.keys() >= live.applied.get(OWNER, frozenset())
+        and declared.labels.keys() >= live.applied.get(owner.name, frozenset())
         and not any(pair.secondary in declared.labels for pair in pairs)
         and not reconcile(labels, pairs)
     )
 
 
-def _other_holder(key: str, live: Node) -> str:
+def _other_holder(key: str, live: Node, owner: Owner) -> str:
     """Who set this key to the value that it has now, if not we."""
     if key not in live.labels:
         return ""
-    return ", ".join(manager for manager in live.owners.get(key, ()) if manager not in (OWNER, ALIAS_OWNER))
+    return ", ".join(manager for manager in live.owners.get(key, ()) if manager not in owner)
 
 
 def task_of(subject: Subject, rules: Rules) -> NodeTask:

@@ -10,7 +10,7 @@ from shared.domain.documents.design import DesignNode, flat
 from shared.domain.documents.kinds import Expression, NodeLabelPolicy, NodeMatch, OnConflict, PodLabelPolicySpec, Prune
 from shared.domain.keys import PROTECTED
 from shared.domain.labels.aliases import KEP_793, AliasPair
-from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
+from shared.domain.nodes import HULLMARK, Node, Owner
 
 KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 KEEP_DOMAINS = (
@@ -195,7 +195,7 @@ def _indexed(nodes: NodeMatch) -> tuple[tuple[str, list[str] | None], ...]:
     return ("name", nodes.names), ("rack", nodes.racks), ("tag", nodes.tags)
 
 
-def own_labels(design: DesignNode | None, live: Node | None, keys: Iterable[str]) -> Mapping[str, str]:
+def own_labels(design: DesignNode | None, live: Node | None, keys: Iterable[str], owner: Owner = HULLMARK) -> Mapping[str, str]:
     """Those of `keys` that a node has of its own, for policies to look at: the design's labels over the live ones, without those that
     only Hullmark holds. What policies wrote must not select for policies; else a policy could feed on itself.
     """
@@ -203,13 +203,13 @@ def own_labels(design: DesignNode | None, live: Node | None, keys: Iterable[str]
     for key in keys:
         if design is not None and key in design.labels:
             own[key] = design.labels[key]
-        elif live is not None and key in live.labels and not _ours_alone(live.owners.get(key, ())):
+        elif live is not None and key in live.labels and not _ours_alone(live.owners.get(key, ()), owner):
             own[key] = live.labels[key]
     return own
 
 
-def _ours_alone(owners: Sequence[str]) -> bool:
-    return bool(owners) and all(owner in (OWNER, ALIAS_OWNER) for owner in owners)
+def _ours_alone(managers: Sequence[str], owner: Owner) -> bool:
+    return bool(managers) and all(manager in owner for manager in managers)
 
 
 def selects(
@@ -274,12 +274,14 @@ def _holds(expression: Expression, value: str | None) -> bool:
             return value is None
 
 
-def declare(name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str) -> DeclaredLabels | PolicyConflict:
+def declare(
+    name: str, design: DesignNode | None, live: Node | None, policies: Policies, cluster: str, owner: Owner = HULLMARK
+) -> DeclaredLabels | PolicyConflict:
     """What a node should carry: the design's labels, and over them the policies', key by key by priority (docs/documents.md).
 
     A node that nothing names or selects has an empty declared set.
     """
-    chosen = policies.selecting(name, design, own_labels(design, live, policies.keys_looked_at), cluster) if policies.all else []
+    chosen = policies.selecting(name, design, own_labels(design, live, policies.keys_looked_at, owner), cluster) if policies.all else []
     if not chosen:
         return DeclaredLabels(flat(design.labels), flat(design.sources)) if design is not None else DeclaredLabels({}, {})
     merged = policies.merged(tuple(chosen))
@@ -348,18 +350,18 @@ UNKNOWN_MANAGER = "another manager"
 """Who holds a key of a listing without managedFields: somebody, as far as one can know."""
 
 
-def diff(declared: DeclaredLabels, live: Node, keep_domains: Iterable[str] = KEEP_DOMAINS) -> Difference:
+def diff(declared: DeclaredLabels, live: Node, keep_domains: Iterable[str] = KEEP_DOMAINS, owner: Owner = HULLMARK) -> Difference:
     """Compare a node with what is declared for it (docs/labels.md). `keep_domains`: what `prune: all` spares besides Kubernetes' own."""
     wrong = {key: value for key, value in declared.labels.items() if live.labels.get(key) != value}
-    holders = {key: holder for key in declared.on_conflict if key in wrong and (holder := _holder(key, live))}
+    holders = {key: holder for key in declared.on_conflict if key in wrong and (holder := _holder(key, live, owner))}
     skipped = {key: holder for key, holder in holders.items() if declared.on_conflict[key] == "skip"}
     refused = {key: holder for key, holder in holders.items() if declared.on_conflict[key] == "fail"}
 
-    ours = [key for key in live.applied.get(OWNER, ()) if key not in declared.labels or key in skipped]
-    reasons = {key: "no longer declared" for key in ours if key in live.labels and set(live.owners.get(key, ())) <= {OWNER}}
+    ours = [key for key in live.applied.get(owner.name, ()) if key not in declared.labels or key in skipped]
+    reasons = {key: "no longer declared" for key in ours if key in live.labels and set(live.owners.get(key, ())) <= {owner.name}}
     released = sorted(key for key in ours if key not in reasons)
     if declared.prune == "all":
-        undeclared = prunable(live.labels, declared.labels, keep_domains, live.owners)
+        undeclared = prunable(live.labels, declared.labels, keep_domains, live.owners, owner)
         reasons |= {key: "not declared, and a policy says prune: all" for key in undeclared if key not in reasons}
     removed = tuple(sorted(reasons))
     changed = {key: value for key, value in wrong.items() if key not in skipped}
@@ -368,7 +370,11 @@ def diff(declared: DeclaredLabels, live: Node, keep_domains: Iterable[str] = KEE
 
 
 def prunable(
-    labels: Mapping[str, str], declared: Container[str], keep_domains: Iterable[str], owners: Mapping[str, Sequence[str]] | None = None
+    labels: Mapping[str, str],
+    declared: Container[str],
+    keep_domains: Iterable[str],
+    owners: Mapping[str, Sequence[str]] | None = None,
+    owner: Owner = HULLMARK,
 ) -> list[str]:
     """The keys that `prune: all` takes from a node, sorted: what is not declared, except protected keys, keys of Kubernetes' and the
     kept domains, and (where `owners` tells) secondary keys that we keep equal to their primaries.
@@ -377,14 +383,17 @@ def prunable(
     return sorted(
         key
         for key in labels
-        if key not in declared and key not in PROTECTED and ALIAS_OWNER not in (owners or {}).get(key, ()) and not in_domains(key, domains)
+        if key not in declared
+        and key not in PROTECTED
+        and owner.aliases not in (owners or {}).get(key, ())
+        and not in_domains(key, domains)
     )
 
 
-def _holder(key: str, live: Node) -> str:
+def _holder(key: str, live: Node, owner: Owner) -> str:
     """Which other manager holds a key of this node; empty where none does."""
     if key not in live.labels:
         return ""
     if not live.owners:
         return UNKNOWN_MANAGER
-    return next((owner for owner in live.owners.get(key, ()) if owner not in (OWNER, ALIAS_OWNER)), "")
+    return next((manager for manager in live.owners.get(key, ()) if manager not in owner), "")
