@@ -183,3 +183,22 @@ def test_the_function_imports_its_routes_only_when_the_first_request_comes() -> 
     program = f"import sys, functions.api.main; print([name for name in {late!r} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": "."}, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1.0/actions", DEEP),
+        ("POST", "/v1.0/actions", f'{{"name":"update_labels","parameters":{DEEP}}}'),
+        ("POST", "/v1.0/nodefilter", f'{{"node_filter":{DEEP}}}'),
+        ("POST", "/v1.0/tasks", f'{{"action":"relabel_nodes","design_ref":"committed","node_filter":{DEEP}}}'),
+        ("PUT", "/v1.0/node-labels/n1", f'{{"k":{DEEP}}}'),
+        ("POST", "/v1.0/configdocs/site", DEEP),
+    ],
+)
+def test_a_body_that_is_nested_beyond_reading_is_a_400(fleet: FrontDoor, method: str, path: str, body: str) -> None:
+    kind = "application/x-yaml" if "configdocs" in path else "application/json"
+    assert_shipyards(fleet.ask(method, path, data=body, content_type=kind), 400)
