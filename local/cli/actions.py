@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import now_option
+from local.cli.inputs import record_now_option
 from local.cli.output import emit, grid, output_option
 from local.cli.relabel import answer_of, follow, told
 from local.cli.service import ActionSummary
@@ -55,7 +55,7 @@ def watch(action: str, form: str) -> int:
 
 @actions.command()
 @click.argument("action")
-@now_option
+@record_now_option
 @output_option
 def stop(action: str, now: datetime, form: str) -> None:
     """Stop an action: parts that were not applied yet are left alone."""
@@ -67,7 +67,7 @@ def stop(action: str, now: datetime, form: str) -> None:
 
 @actions.command()
 @click.argument("action")
-@now_option
+@record_now_option
 @output_option
 def pause(action: str, now: datetime, form: str) -> None:
     """Pause an action: parts that were not applied yet wait until `unpause`."""
@@ -78,7 +78,7 @@ def pause(action: str, now: datetime, form: str) -> None:
 
 @actions.command()
 @click.argument("action")
-@now_option
+@record_now_option
 @output_option
 def unpause(action: str, now: datetime, form: str) -> int:
     """Let a paused action go on, and wait for its end."""

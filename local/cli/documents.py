@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import documents_option, now_option, read_files
+from local.cli.inputs import documents_option, now_option, read_files, record_now_option
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
 from local.cli.service import RevisionSummary
 from shared.domain.documents.reading import Problem, Source, as_stream
@@ -55,7 +55,7 @@ def documents() -> None:
 @documents.command()
 @documents_option
 @click.option("-c", "--collection", default=DEFAULT_COLLECTION, show_default=True, help="The buffer they replace the contents of.")
-@now_option
+@record_now_option
 @output_option
 def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> None:
     """Put documents into a collection's buffer, in place of what it held."""
@@ -74,7 +74,7 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
 
 @documents.command()
 @click.argument("collection")
-@now_option
+@record_now_option
 @output_option
 def remove(collection: str, now: datetime, form: str) -> None:
     """Stage a collection's removal: the next commit takes all its documents away."""
@@ -92,7 +92,7 @@ def why_options(command: F) -> F:
 @documents.command()
 @click.option("--dry-run", is_flag=True, help="Validate as a commit does, commit nothing.")
 @why_options
-@now_option
+@record_now_option
 @output_option
 def commit(dry_run: bool, message: str, source: str, now: datetime, form: str) -> None:
     """Validate everything and make the next revision of it."""
@@ -110,7 +110,7 @@ def commit(dry_run: bool, message: str, source: str, now: datetime, form: str) -
 @documents.command()
 @click.argument("number", type=int)
 @why_options
-@now_option
+@record_now_option
 @output_option
 def restore(number: int, message: str, source: str, now: datetime, form: str) -> None:
     """Commit a revision's collections anew, as the next revision, at once. What is staged stays staged."""
@@ -192,7 +192,7 @@ def diff(older: int, newer: int, form: str) -> None:
 @documents.command()
 @click.argument("number", type=int)
 @click.argument("tag")
-@now_option
+@record_now_option
 @output_option
 def tag(number: int, tag: str, now: datetime, form: str) -> None:
     """Set a tag on a revision; `site-action-success` adopts a site that was deployed by other means."""

@@ -43,6 +43,17 @@ def now_option(command: F) -> F:
     return click.option("--now", "now", callback=_time, metavar="TIME", help="Decide as if it were this time (RFC 3339).")(command)
 
 
+def record_now_option(command: F) -> F:
+    """`--now TIME`, for what is recorded: a server goes by its own clock."""
+    return click.option("--now", "now", callback=_own_time, metavar="TIME", help="Record as if it were this time (RFC 3339).")(command)
+
+
+def _own_time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime:
+    if value is not None and os.environ.get("HULLMARK_SERVER"):
+        raise click.BadParameter("a server goes by its own clock: leave it out")
+    return _time(ctx, param, value)
+
+
 def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
     if value is None:
         from shared.wiring import clock_from

@@ -125,9 +125,7 @@ def fail(error: BaseException, arguments: Sequence[str]) -> int:
         reasons = [("UnknownAction", f"{error}; `hullmark actions list` shows those there are")]
     elif isinstance(error, UnknownFleetCluster):
         reasons = [("ClusterUnknown", str(error))]
-    elif isinstance(
-        error, (StoreError, SettingsError, BusError, UnknownRevision, WrongState, NothingStaged, EmptyStage, UnknownCollection)
-    ):
+    elif isinstance(error, _PLAIN):
         reasons = [(type(error).__name__, str(error))]
     elif isinstance(error, OSError) and error.filename:
         reasons = [("File", f"{error.filename}: {error.strerror}")]

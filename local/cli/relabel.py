@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from ulid import ULID
 
@@ -166,6 +167,12 @@ def _kept_plan(file: str) -> tuple[LabelPlan, PlanRequest]:
     try:
         kept = json.loads(Path(file).read_text())
         return LabelPlan.model_validate(kept), PlanRequest.model_validate(kept["asked"])
+    except ValidationError as error:
+        flaw = error.errors(include_url=False)[0]
+        where = ".".join(map(str, flaw["loc"]))
+        raise Failure(
+            "Invalid", f"{file}: not a plan of `hullmark plan --out`, or one of another version: {where}: {flaw['msg']}"
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Failure("Invalid", f"{file}: not a plan of `hullmark plan --out`: {error}") from error
 

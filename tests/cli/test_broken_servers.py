@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -13,6 +13,7 @@ import urllib3
 
 from local.cli import client
 from tests.cli.conftest import Hullmark
+from tests.stories.fleet import a_policy
 
 HTML = ("text/html", "<html><h1>Welcome</h1></html>")
 REFUSED = {"kind": "status", "code": "500 Internal Server Error", "reason": "unexpected; the log has it", "details": {"messageList": []}}
@@ -124,3 +125,18 @@ def test_what_is_no_address_is_said_at_once(hullmark: Hullmark, server: str) -> 
     ran = hullmark("actions", "list", "--server", server)
     assert ran.code == 1
     assert "is no http(s)://host[:port]" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words", [("documents", "commit"), ("documents", "tag", "1", "seen"), ("actions", "stop", "01ARZ3NDEKTSV4RRFFQ69G5FAV")]
+)
+def test_what_a_server_records_is_at_its_own_time(hullmark: Hullmark, answering: Answering, words: tuple[str, ...]) -> None:
+    ran = hullmark(*words, "--now", "2026-01-31T22:00:00Z", "--server", answering.url)
+    assert ran.code == 1
+    assert "a server goes by its own clock" in ran.err
+
+
+def test_documents_that_are_not_committed_are_planned_here_or_not_at_all(hullmark: Hullmark, site: Callable[..., str]) -> None:
+    ran = hullmark("plan", "-f", site(a_policy("racks", {"names": ["n1"]}, {"rack": "r7"})), "--server", "http://127.0.0.1:9")
+    assert ran.code == 1
+    assert "commit the documents first, or give --nodes" in ran.err

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -186,6 +187,7 @@ def masked(text: str) -> str:
 def ran(words: tuple[str, ...], server: str = "") -> Printed:
     """The command as a process of its own would run it; versions are asked for one moment, which is no clock's business."""
     service.cache_clear()
+    os.environ["HULLMARK_SERVER"] = ""
     out, err = io.TextIOWrapper(io.BytesIO(), newline=""), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ending:
         main([*words, *(["--server", server] if server else [])])
@@ -252,7 +254,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Day, Day]]:
     telemetry.write_to(None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Clock, "tick", lambda *_: None)  # the hour's sweep would be an action more, on one side
-        patch.delenv("HULLMARK_SERVER", raising=False)
+        patch.setenv("HULLMARK_SERVER", "")  # the command's own option sets it: it goes with this fixture
         yield (one_day(tmp_path_factory.mktemp("alone"), patch, serve=False), one_day(tmp_path_factory.mktemp("served"), patch, serve=True))
     service.cache_clear()
     wiring.install(None)
@@ -293,3 +295,12 @@ def test_a_command_prints_the_same_for_a_server(days: tuple[Day, Day], number: i
     (words, alone), (_, served) = (day[number] for day in days)
     assert words == COMMANDS[number]
     assert served == alone
+
+
+def test_the_day_is_one_of_work_and_not_of_errors(days: tuple[Day, Day]) -> None:
+    codes = [(" ".join(words), said.code) for words, said in days[1] if words[:1] in (("plan",), ("relabel",), ("versions",))]
+    succeeded = {words for words, code in codes if code != 1}
+    assert {"plan", "plan --filter gpu.json -o json", "relabel --all", "relabel --filter gpu.json", "relabel gpu01"} <= succeeded
+    assert {f"versions {which} --now {AT}" for which in ("list", "plan", "calendar", "why shop")} <= succeeded
+    every_plan = [code for words, code in codes if words == "plan"]
+    assert every_plan == [1, 2, 0, 2], "no revision; everything pending; all in sync after the relabel, seen from outside; an edit"

@@ -1,0 +1,90 @@
+"""`POST /plans` is a relabel that stops before its first write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.ports import Unavailable
+from tests.api.conftest import FrontDoor, policies, reasons
+from tests.stories.fleet import a_policy
+
+
+def planned(fleet: FrontDoor, **asked: Any) -> Any:
+    answer = fleet.post("/v1.0/plans", asked)
+    assert answer.status_code == 200, answer.json
+    return answer.json
+
+
+def test_a_plan_says_what_changes_and_why_and_leaves_no_trace(fleet: FrontDoor) -> None:
+    actions, keys = fleet.world.actions.ids(), fleet.world.store.keys("")
+    plan = planned(fleet, target_nodes=["n1"])
+    assert plan["nodes"] == {"n1": {"set": {"rack": "r7"}, "remove": [], "reasons": {"rack": "declared by NodeLabelPolicy/n1"}}}
+    assert (plan["revision"], plan["cluster"], plan["unchanged"], plan["missing"], plan["blocked"]) == (1, "default", 0, [], {})
+    assert (fleet.world.actions.ids(), fleet.world.store.keys("")) == (actions, keys)
+    assert fleet.labels("n1") == {"zone": "a"}
+
+
+def test_what_a_plan_names_is_what_the_relabel_changes(fleet: FrontDoor) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "n2": {"rack": "r8"}, "gone": {"rack": "r9"}})
+    plan = planned(fleet, all=True)
+    action = fleet.relabels()
+    changed = {each.subject: each.changes.set for each in fleet.ended(action).outcomes if each.changes}
+    assert {name: node["set"] for name, node in plan["nodes"].items()} == changed
+    assert plan["missing"] == ["gone"]
+    after = planned(fleet, all=True)
+    assert (after["nodes"], after["unchanged"], after["missing"]) == ({}, 2, ["gone"])
+
+
+def test_nodes_are_chosen_as_a_relabel_chooses_them(fleet: FrontDoor) -> None:
+    chosen = {"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_labels": {"rack": "r8"}}]}
+    assert list(planned(fleet, node_filter=chosen)["nodes"]) == ["n2"]
+    assert list(planned(fleet, target_nodes=" n2, n1,n2 ")["nodes"]) == ["n1", "n2"]
+    assert list(planned(fleet, all=True, cluster="default")["nodes"]) == ["n1", "n2"]
+
+
+def test_a_node_whose_policies_cannot_be_met_is_blocked(fleet: FrontDoor) -> None:
+    fleet.commits(a_policy("zones", {"names": ["n1"]}, {"zone": "b"}, onConflict="fail"))
+    plan = planned(fleet, target_nodes="n1")
+    assert (plan["nodes"], plan["blocked"]["n1"]["outcome"], plan["blocked"]["n1"]["reason"]) == ({}, "failed", "Conflict")
+
+
+def test_aliases_can_be_planned_for_another_version_of_the_cluster(fleet: FrontDoor) -> None:
+    fleet.has_nodes(n3={"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"})
+    assert planned(fleet, target_nodes="n3")["nodes"]["n3"]["set"] == {"beta.kubernetes.io/os": "linux"}
+    assert planned(fleet, target_nodes="n3", server_version="v1.17.3")["nodes"]["n3"]["set"] == {"kubernetes.io/os": "windows"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({}, "say which nodes"),
+        ({"all": False}, "say which nodes"),
+        ({"target_nodes": " , "}, "say which nodes"),
+        ({"target_nodes": "n1", "all": True}, "one of them"),
+        ({"target_nodes": [7]}, "target_nodes.0"),
+        ({"all": True, "dry_run": True}, "dry_run"),
+        ({"target_nodes": "n1,ghost1,ghost2"}, "unknown node ghost2: neither in revision 1 nor in cluster default"),
+        ({"all": True, "cluster": "elsewhere"}, "elsewhere"),
+    ],
+)
+def test_a_plan_that_cannot_be_meant_is_refused_with_every_problem(fleet: FrontDoor, asked: dict[str, Any], says: str) -> None:
+    answer = fleet.post("/v1.0/plans", asked)
+    assert answer.status_code == 400
+    assert says in " ".join(entry["message"] for entry in answer.json["details"]["messageList"])
+
+
+def test_without_documents_there_is_nothing_to_plan(door: FrontDoor) -> None:
+    assert reasons(door.post("/v1.0/plans", {"all": True})) == ["NoCommittedRevision"]
+
+
+def test_a_cluster_that_does_not_answer_is_a_503_with_the_cause(fleet: FrontDoor) -> None:
+    fleet.unreachable(Unavailable("no answer from https://10.0.0.1 in 10 s"))
+    answer = fleet.post("/v1.0/plans", {"all": True})
+    assert (answer.status_code, answer.json["retry"], answer.json["reason"]) == (503, True, "no answer from https://10.0.0.1 in 10 s")
+
+
+def test_what_is_staged_is_not_planned(fleet: FrontDoor) -> None:
+    fleet.stage(policies({"n1": {"rack": "r99"}}))
+    assert planned(fleet, target_nodes="n1")["nodes"]["n1"]["set"] == {"rack": "r7"}

@@ -1,0 +1,76 @@
+"""`/versions`: what the command line says, for the server's documents and the fleets that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shared.ports import Fleet, Unavailable
+from tests.api.conftest import FrontDoor, reasons
+from tests.cli.test_embedded_and_server import FLEET
+
+GARDEN = """---
+apiVersion: hullmark.dev/v1
+kind: Cluster
+metadata: {name: far}
+spec: {provider: gardener, access: {inCluster: {}}}
+"""
+AT = "now=2026-11-21T12:00:00Z"
+
+
+@pytest.fixture
+def gardens(door: FrontDoor) -> FrontDoor:
+    """A fleet of documents, and a garden that nobody reaches."""
+    assert door.stage(FLEET + GARDEN).status_code == 201
+    assert door.post("/v1.0/commitconfigdocs").status_code == 200
+    return door
+
+
+def unreachable(_name: str, _spec: Mapping[str, Any]) -> Fleet:
+    class Silent:
+        def profiles(self) -> Any:
+            raise Unavailable("the garden far does not answer")
+
+    return Silent()  # type: ignore[return-value]  # nothing else of it is asked
+
+
+def test_every_answer_is_about_the_committed_fleet_at_the_time_that_was_asked_for(gardens: FrontDoor) -> None:
+    offered, planned, coming, why = (
+        gardens.get(f"/v1.0/versions{path}{AT}&live=false").json for path in ("?", "/plan?", "/calendar?days=40&", "/why/garden-shop/shop?")
+    )
+    found = {each["version"]: (each["daysLeft"], each["inUse"]) for each in offered["versions"]}
+    assert found == {"1.33.2": (None, 0), "1.32.9": (32, 1), "1443.10.0": (None, 1)}
+    assert [(each["from"], each["to"]) for each in planned["decisions"]] == [("1443.10.0", None), ("1.32.9", None)]
+    assert [(each["at"], each["from"], each["to"]) for each in coming["events"]] == [("2026-12-24T22:00:00Z", "1.32.9", "1.33.2")]
+    assert [each["version"] for each in why["decisions"][1]["candidates"]] == ["1.33.2", "1.32.9"]
+
+
+def test_a_fleet_that_does_not_answer_is_named_and_the_others_are_decided(gardens: FrontDoor) -> None:
+    gardens.world.open_fleet = unreachable
+    answer = gardens.get(f"/v1.0/versions/plan?{AT}").json
+    assert answer["unreachable"] == ["the garden far does not answer"]
+    assert len(answer["decisions"]) == 2
+    assert gardens.get(f"/v1.0/versions/plan?{AT}&live=false").json["unreachable"] == []
+
+
+def test_a_cluster_that_is_not_there_is_a_404_that_names_those_that_are(gardens: FrontDoor) -> None:
+    answer = gardens.get("/v1.0/versions/why/no/body?live=false")
+    assert (answer.status_code, reasons(answer)) == (404, ["ClusterUnknown"])
+    assert "known are garden-shop/shop" in answer.json["reason"]
+
+
+@pytest.mark.parametrize("now", ["yesterday", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-13-01T00:00:00Z"])
+def test_a_time_beyond_reach_is_refused(gardens: FrontDoor, now: str) -> None:
+    assert gardens.get(f"/v1.0/versions/calendar?now={now}&live=false").status_code == 400
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "1000000", "soon"])
+def test_a_horizon_beyond_reach_is_refused(gardens: FrontDoor, days: str) -> None:
+    assert gardens.get(f"/v1.0/versions/calendar?days={days}&live=false").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["", "/plan", "/calendar", "/why/shop"])
+def test_before_the_first_commit_there_is_no_fleet(door: FrontDoor, path: str) -> None:
+    assert reasons(door.get(f"/v1.0/versions{path}")) == ["NoCommittedRevision"]
