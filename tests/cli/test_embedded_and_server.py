@@ -88,7 +88,8 @@ BEFORE_A_COMMIT = [
     *both("documents", "list"),
 ]
 COMMITTED = [
-    ("documents", "commit"),
+    *both("documents", "commit", "--dry-run"),
+    ("documents", "commit", "--message", "the first of it", "--source", "https://git.example.com/halden"),
     *both("documents", "list"),
     *both("documents", "show", "1"),
     *both("documents", "show", "7"),
@@ -137,6 +138,19 @@ CHANGED = [
     *both("versions", "why", "shop", "--now", AT),
     *both("versions", "why", "garden-shop/shop", "--now", AT),
     *both("versions", "why", "no/body", "--now", AT),
+]
+RESTORED = [
+    *both("documents", "remove", "nothing"),
+    ("documents", "remove", "more"),
+    *both("documents", "list"),
+    *both("documents", "commit", "--dry-run"),
+    ("documents", "commit", "-m", "no versions any more"),
+    *both("versions", "plan", "--now", AT),
+    *both("documents", "restore", "9"),
+    ("documents", "restore", "2", "-m", "back", "-o", "json"),
+    ("documents", "restore", "1"),
+    *both("documents", "list"),
+    *both("documents", "diff", "3", "4"),
 ]
 STEERED = [
     *both("actions", "watch", PAUSED),
@@ -240,7 +254,7 @@ def a_day(folder: Path, served: Callable[[], contextlib.AbstractContextManager[s
     printed: Day = []
     store = f"file:{folder / 'store'}"
     with served() as url:
-        printed += [(words, ran(words, url)) for words in (*BEFORE_A_COMMIT, *COMMITTED, *CHANGED)]
+        printed += [(words, ran(words, url)) for words in (*BEFORE_A_COMMIT, *COMMITTED, *CHANGED, *RESTORED)]
     seeded(store)
     with served() as url:
         cut_off(store)
@@ -287,7 +301,7 @@ def environment(patch: pytest.MonkeyPatch, values: Mapping[str, str]) -> Iterato
     yield
 
 
-COMMANDS = [*BEFORE_A_COMMIT, *COMMITTED, *CHANGED, *STEERED]
+COMMANDS = [*BEFORE_A_COMMIT, *COMMITTED, *CHANGED, *RESTORED, *STEERED]
 
 
 @pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[" ".join(words) for words in COMMANDS])
