@@ -6,16 +6,18 @@ A function asks `world()`; the runner that plays the cloud, and tests, `install`
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, assert_never
 
+from shared.domain.documents.access import Access, Eks, Gke, InCluster, Kubeconfig, KubeconfigFile, OperatorAccess, SeedFile, Simulated
 from shared.messages import Outgoing
-from shared.ports import HULLMARK, Bus, BusError, Cluster, Fleet, Node, ObjectStore, Owner, Refused
+from shared.ports import Bus, BusError, Cluster, Fleet, Node, ObjectStore, Refused
 from shared.world import Settings, SettingsError, World
 
 if TYPE_CHECKING:
     from shared.adapters.apiserver import Login
+    from shared.domain.documents.kinds import ClusterSpec
     from shared.work.pod_topology import PodTopology
 
 
@@ -86,15 +88,14 @@ def build(settings: Settings, bus: Bus) -> World:
     from shared.adapters.store import open_store
 
     store = open_store(settings.store)
-    opened: dict[str, Cluster] = {}
+    opened: dict[tuple[str, Access | OperatorAccess], Cluster] = {}
 
-    def open_cluster(access: dict[str, Any], name: str) -> Cluster:
-        key = f"{name} {sorted(access.items())}"
-        if key not in opened:
-            opened[key] = _open_cluster(access, name, store, settings)
-        return opened[key]
+    def open_cluster(access: Access | OperatorAccess, name: str) -> Cluster:
+        if (name, access) not in opened:
+            opened[name, access] = _open_cluster(access, name, store, settings)
+        return opened[name, access]
 
-    return World(store, bus, open_cluster, settings, clock_from(settings), functools.partial(open_fleet, owner=settings.field_managers))
+    return World(store, bus, open_cluster, settings, clock_from(settings), functools.partial(open_fleet, settings))
 
 
 def clock_from(settings: Settings) -> Callable[[], datetime]:
@@ -109,73 +110,79 @@ def clock_from(settings: Settings) -> Callable[[], datetime]:
     return lambda: stopped
 
 
-def _open_cluster(access: dict[str, Any], name: str, store: ObjectStore, settings: Settings) -> Cluster:
-    """The adapter for one way of reaching a cluster. Raises Refused."""
-    kind, how = next(iter(access.items()))
-    if kind == "simulated":
-        from shared.adapters.simulated import Simulated
+SEED_BYTES = 256 << 20
+"""The most that a node list may have: 100,000 nodes with 60 labels come to about 200 MB."""
 
-        return Simulated(store, name, lambda: _seed(how["nodes"]), owner=settings.field_managers)
+
+def _open_cluster(access: Access | OperatorAccess, name: str, store: ObjectStore, settings: Settings) -> Cluster:
+    """The adapter for one way of reaching a cluster. Raises Refused."""
+    way = access.way if isinstance(access, Access) else access
+    if isinstance(way, Simulated):
+        way = settings.seed(way.name)
+    if isinstance(way, SeedFile):
+        from shared.adapters.simulated import Simulated as SimulatedCluster
+
+        file = way.path
+        return SimulatedCluster(store, name, lambda: _seed(file), owner=settings.field_managers)
     from shared.adapters.kubernetes import Kubernetes
 
-    return Kubernetes(
-        _login(kind, how, name), settings.field_managers, in_flight=settings.in_flight, writes_per_second=settings.writes_per_second
-    )
+    login, owner = _login(way, settings), settings.field_managers
+    return Kubernetes(login, owner, in_flight=settings.in_flight, writes_per_second=settings.writes_per_second)
 
 
-def _login(kind: str, how: Mapping[str, Any], name: str) -> Login:
+def _login(way: Kubeconfig | KubeconfigFile | InCluster | Gke | Eks, settings: Settings) -> Login:
     """The reader of the credentials for one way of reaching a cluster; only its own module is imported. Raises Refused."""
-    match kind:
-        case "kubeconfig":
+    match way:
+        case Kubeconfig(name=name, context=context):
+            return _login(settings.kubeconfig(name, context), settings)
+        case KubeconfigFile(path=path, context=context):
             from shared.adapters import kubeconfig
 
-            return lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", ""))
-        case "inCluster":
+            return lambda: kubeconfig.from_kubeconfig(path, context)
+        case InCluster():
             from shared.adapters import kubeconfig
 
             return kubeconfig.in_cluster
-        case "gke":
+        case Gke(project=project, location=location, name=gke_name):
             from shared.adapters import gke
 
-            return lambda: gke.access(**how)
-        case "eks":
+            return lambda: gke.access(project, location, gke_name)
+        case Eks(region=region, name=eks_name):
             from shared.adapters import eks
 
-            return lambda: eks.access(**how)
-    raise Refused("ClusterUnknown", f"cluster {name}: access by {kind} is not supported")
+            return lambda: eks.access(region, eks_name)
+        case _:
+            assert_never(way)
 
 
-def open_fleet(name: str, spec: Mapping[str, Any], owner: Owner = HULLMARK) -> Fleet:
+def open_fleet(settings: Settings, name: str, spec: ClusterSpec) -> Fleet:
     """The adapter for the fleet that a Cluster document stands for: a garden, an EKS cluster, a GKE cluster. Raises Refused."""
-    access: Mapping[str, Any] = spec.get("access") or {}
-    kind, how = next(iter(access.items()), ("no access", dict[str, Any]()))
-    match spec.get("provider"), kind:
-        case "gardener", "kubeconfig" | "inCluster":
-            from shared.adapters import kubeconfig
+    way = spec.access.way if spec.access else None
+    match spec.provider, way:
+        case "gardener", Kubeconfig() | InCluster():
             from shared.adapters.gardener import Garden
 
-            if kind == "inCluster":
-                return Garden(kubeconfig.in_cluster, owner)
-            return Garden(lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", "")), owner)
-        case "eks", "eks":
+            return Garden(_login(way, settings), settings.field_managers)
+        case "eks", Eks(region=region, name=eks_name):
             from shared.adapters.eks_versions import EksVersions, client_for
 
-            return EksVersions(name, how["name"], lambda: client_for(how["region"]), spec)
-        case "gke", "gke":
+            return EksVersions(name, eks_name, lambda: client_for(region), spec)
+        case "gke", Gke(project=project, location=location, name=gke_name):
             from shared.adapters.gke_versions import GkeVersions, client
 
-            return GkeVersions(name, f"projects/{how['project']}/locations/{how['location']}", how["name"], client, spec)
+            return GkeVersions(name, f"projects/{project}/locations/{location}", gke_name, client, spec)
         case provider, _:
-            raise Refused("ClusterUnknown", f"cluster {name}: provider {provider} cannot be reached by {kind}")
+            raise Refused("ClusterUnknown", f"cluster {name}: provider {provider} cannot be reached by its access")
 
 
 def _seed(file: str) -> list[Node]:
     """The nodes of a simulated cluster, from what `kubectl get nodes -o json` wrote."""
     from pathlib import Path
 
+    from shared.adapters.files import NotReadable, read_regular
     from shared.domain.documents.reading import Source, read_nodes
 
     try:
-        return read_nodes(Source(file, Path(file).expanduser().read_bytes()))
-    except OSError as error:
-        raise Refused("ClusterUnknown", f"simulated cluster: {file}: {error.strerror}") from error
+        return read_nodes(Source(file, read_regular(Path(file).expanduser(), SEED_BYTES)))
+    except NotReadable as error:
+        raise Refused("ClusterUnknown", f"simulated cluster: {file}: {error}") from error

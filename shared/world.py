@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import parse_qs
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
+from shared.domain.documents.access import ENTRY, KUBECONFIGS, SIMULATED, Access, KubeconfigFile, OperatorAccess, Outdated, SeedFile
 from shared.domain.nodes import owner_error
 from shared.ledger.actions import Actions
 from shared.ledger.releases import NewestCommitted, Releases
@@ -22,6 +23,10 @@ from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused
 if TYPE_CHECKING:
     from shared.ledger.fleets import Fleets, Opener
 
+KUBECTL = "kubectl:"
+"""In HULLMARK_KUBECONFIGS: the kubeconfig that kubectl would use. The command line's default; functions have none."""
+DEFAULT_KUBECONFIG = "default"
+"""The entry for a Cluster document that names none."""
 VERSION_SECONDS = 600
 """How long a cluster's version is taken as known; upgrades take longer."""
 
@@ -30,7 +35,7 @@ class Declaring(Protocol):
     """Documents, as far as they say how clusters are reached: a committed revision, or files that were read."""
 
     @property
-    def clusters(self) -> Mapping[str, dict[str, Any]]: ...
+    def clusters(self) -> Mapping[str, Access | Outdated]: ...
 
 
 class SettingsError(Exception):
@@ -52,6 +57,11 @@ class Settings(BaseModel):
     """The field manager under which labels are applied; for aliases `-aliases` stands behind it. Another name for each Hullmark that
     works on one cluster, so that they leave each other's labels alone. What was applied under one name is not ours under another.
     """
+    kubeconfigs: str = ""
+    """What Cluster documents may name as `kubeconfig: {name: NAME}`: a folder with NAME/kubeconfig in it, or `NAME=PATH,…`. A document that
+    gives no name means `default`. `kubectl:` is $KUBECONFIG or ~/.kube/config under no name."""
+    simulated: str = ""
+    """What Cluster documents may name as `simulated: {name: NAME}`: `NAME=FILE,…`, each a list as `kubectl get nodes -o json` writes it."""
     project: str = ""
     """Google Cloud project of the topics; needed by `pubsub`."""
     topic_prefix: str = ""
@@ -89,6 +99,19 @@ class Settings(BaseModel):
             raise ValueError("`none`, `cloud-run` or `iap:AUDIENCE`")
         return value
 
+    @field_validator("kubeconfigs", "simulated")
+    @classmethod
+    def _entries_can_be_read(cls, value: str, info: ValidationInfo) -> str:
+        if "=" in value or info.field_name == "simulated":
+            _entries(value)
+        return value
+
+    @classmethod
+    def of_the_command_line(cls) -> Settings:
+        """The environment's; documents that name no kubeconfig mean the one that kubectl would use. Raises SettingsError."""
+        settings = cls.from_environment()
+        return settings if settings.kubeconfigs else settings.model_copy(update={"kubeconfigs": KUBECTL})
+
     @classmethod
     def from_environment(cls, environment: dict[str, str] | None = None) -> Settings:
         """Read the variables. Raises SettingsError naming the variable."""
@@ -99,6 +122,39 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise SettingsError("; ".join(f"HULLMARK_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())) from error
 
+    def kubeconfig(self, name: str | None, context: str | None) -> KubeconfigFile:
+        """The kubeconfig that a document names. Raises Refused, saying what to configure."""
+        if self.kubeconfigs == KUBECTL and name is None:
+            return KubeconfigFile("", context or "")
+        entry = name or DEFAULT_KUBECONFIG
+        if self.kubeconfigs and self.kubeconfigs != KUBECTL and "=" not in self.kubeconfigs:
+            return KubeconfigFile(f"{self.kubeconfigs.rstrip('/')}/{entry}/kubeconfig", context or "")
+        entries = _entries(self.kubeconfigs) if "=" in self.kubeconfigs else {}
+        return KubeconfigFile(_entry(entry, entries, KUBECONFIGS, "a folder with NAME/kubeconfig in it, or NAME=PATH,…"), context or "")
+
+    def seed(self, name: str) -> SeedFile:
+        """The node list that a document names. Raises Refused, saying what to configure."""
+        return SeedFile(_entry(name, _entries(self.simulated), SIMULATED, "NAME=FILE,…"))
+
+
+def _entries(setting: str) -> dict[str, str]:
+    """`NAME=PATH,…` as a mapping. Raises ValueError."""
+    entries: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in setting.split(","))):
+        name, _, path = part.partition("=")
+        if not ENTRY.fullmatch(name) or not path:
+            raise ValueError(f"{part!r} is no NAME=PATH whose name has lower-case letters, digits and - only")
+        if name in entries:
+            raise ValueError(f"{name} is there twice")
+        entries[name] = path
+    return entries
+
+
+def _entry(name: str, entries: dict[str, str], setting: str, form: str) -> str:
+    if name not in entries:
+        raise Refused("ClusterUnknown", f"{setting} has no entry {name!r} (there: {', '.join(sorted(entries)) or 'none'}); it takes {form}")
+    return entries[name]
+
 
 @dataclass
 class World:
@@ -106,12 +162,12 @@ class World:
 
     store: ObjectStore
     bus: Bus
-    open_cluster: Callable[[dict[str, Any], str], Cluster]
-    """(access as a Cluster document says it, name) → the cluster; the same object for the same arguments."""
+    open_cluster: Callable[[Access | OperatorAccess, str], Cluster]
+    """(how it is reached, name) → the cluster; the same object for the same arguments. Raises Refused."""
     settings: Settings
     clock: Callable[[], datetime]
     open_fleet: Opener
-    """(name, spec of a Cluster document with a `provider`) → the fleet behind it."""
+    """(name, spec of a Cluster document with a `provider`) → the fleet behind it. Raises Refused."""
 
     versions: dict[str, tuple[datetime, str]] = field(default_factory=dict)
 
@@ -149,13 +205,19 @@ class World:
         """
         declared = revision.clusters if revision else {}
         if name in declared:
-            return self.open_cluster(declared[name], name)
+            return self.opened(name, declared[name])
         if name == "default" and self.settings.cluster:
             return self.open_cluster(access_from_url(self.settings.cluster), name)
         known = ", ".join(sorted(declared)) or "none"
         raise Refused(
             "ClusterUnknown", f"no cluster {name!r}: set HULLMARK_CLUSTER, or name a Cluster document of the revision (there: {known})"
         )
+
+    def opened(self, name: str, access: Access | Outdated) -> Cluster:
+        """The cluster of a document. Raises Refused."""
+        if isinstance(access, Outdated):
+            raise Refused("ClusterUnknown", access.message)
+        return self.open_cluster(access, name)
 
     def fleets(self, revision: Revision | None) -> Fleets:
         """Every cluster whose versions the revision watches over: its Shoots, and what its Cluster documents' providers hold."""
@@ -175,15 +237,14 @@ class World:
         raise Refused("ClusterUnknown", f"name the cluster: the revision declares {', '.join(declared)}")
 
 
-def access_from_url(url: str) -> dict[str, Any]:
-    """`kubeconfig:PATH?context=C` and its like, as a Cluster document's `access`. Raises Refused."""
+def access_from_url(url: str) -> Access | OperatorAccess:
+    """What HULLMARK_CLUSTER names; it is the operator's, so that it may hold paths. Raises Refused."""
     kind, _, rest = url.partition(":")
     if kind == "kubeconfig":
         path, _, query = rest.partition("?")
-        context = parse_qs(query).get("context", [""])[0]
-        return {"kubeconfig": {k: v for k, v in (("path", path), ("context", context)) if v}}
+        return KubeconfigFile(path, parse_qs(query).get("context", [""])[0])
     if kind == "in-cluster":
-        return {"inCluster": {}}
+        return Access.model_validate({"inCluster": {}})
     if kind == "simulated" and rest:
-        return {"simulated": {"nodes": rest}}
+        return SeedFile(rest)
     raise Refused("ClusterUnknown", f"HULLMARK_CLUSTER={url!r} is none of kubeconfig:PATH?context=C, in-cluster:, simulated:FILE")

@@ -14,6 +14,7 @@ locals {
   )
   cluster_environment = merge(
     var.default_cluster == "" ? {} : { HULLMARK_CLUSTER = var.default_cluster },
+    length(var.kubeconfig_secrets) == 0 ? {} : { HULLMARK_KUBECONFIGS = "/etc/hullmark" },
     var.aws_credentials_secret == null ? {} : { AWS_SHARED_CREDENTIALS_FILE = "/etc/hullmark/aws/credentials" },
   )
 }

@@ -127,10 +127,10 @@ variable "gke_version_updates" {
 variable "kubeconfig_secrets" {
   type        = map(string)
   default     = {}
-  description = "Clusters reached by a kubeconfig kept in Secret Manager: name → secret id. It is mounted as /etc/hullmark/NAME/kubeconfig in the functions that reach clusters: name that path in a Cluster document, or in default_cluster."
+  description = "Clusters reached by a kubeconfig kept in Secret Manager: name → secret id. It is mounted as /etc/hullmark/NAME/kubeconfig in the functions that reach clusters: a Cluster document says `kubeconfig: {name: NAME}`, default_cluster names the path."
 
   validation {
-    condition     = alltrue([for name in keys(var.kubeconfig_secrets) : can(regex("^[a-z0-9][a-z0-9-]{0,40}$", name)) && name != "aws"])
+    condition     = alltrue([for name in keys(var.kubeconfig_secrets) : can(regex("^[a-z0-9]([a-z0-9-]{0,39}[a-z0-9])?$", name)) && name != "aws"])
     error_message = "Names are lower-case letters, digits and hyphens; `aws` is taken by aws_credentials_secret."
   }
 }

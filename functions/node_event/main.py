@@ -13,6 +13,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
+from shared.domain.documents.access import Access
 from shared.domain.labels.aliases import in_force as pairs_in_force
 from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, read_event
 from shared.domain.labels.planning import Rules, Settled, Write, plan_node, subject
@@ -87,7 +88,8 @@ def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> s
     if change.gke is not None:
         declared = revision.clusters if revision else {}
         wanted = change.gke.model_dump()
-        same = [name for name, access in sorted(declared.items()) if wanted.items() <= (access.get("gke") or {}).items()]
+        gke = {name: access.gke.model_dump() for name, access in declared.items() if isinstance(access, Access) and access.gke}
+        same = [name for name, known in sorted(gke.items()) if wanted.items() <= known.items()]
         if same:
             return same[0]
         return Ignored("ClusterUnknown", f"no Cluster document has access.gke {wanted}")

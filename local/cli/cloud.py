@@ -20,4 +20,4 @@ def service() -> Service:
     from local.cli.embedded import Embedded
     from shared.world import Settings
 
-    return Embedded(Settings.from_environment())
+    return Embedded(Settings.of_the_command_line())

@@ -14,6 +14,7 @@ from shared import telemetry
 from shared.adapters import kubeconfig
 from shared.adapters.apiserver import ApiServer, Login
 from shared.adapters.kubernetes_watch import NodeWatch
+from shared.domain.documents.access import KubeconfigFile, SeedFile
 from shared.ports import Bus
 from shared.world import Settings, access_from_url
 
@@ -33,7 +34,7 @@ def forward(cluster: str, path: str, context: str, quiet_start: bool) -> int:
 
     Runs on a laptop or as a Deployment (one replica; list and watch of nodes is all it may do). Status updates of kubelets are not told.
     """
-    settings = _reaching(Settings.from_environment(), path, context)
+    settings = _reaching(Settings.of_the_command_line(), path, context)
     forwarder = Forwarder(cluster, NodeWatch(ApiServer(_login(settings))), _bus(settings), quiet_start=quiet_start)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     talk().print(f"watching the nodes of {cluster}")
@@ -56,12 +57,15 @@ def _reaching(settings: Settings, path: str, context: str) -> Settings:
 
 
 def _login(settings: Settings) -> Login:
-    kind, how = next(iter(access_from_url(settings.cluster).items()))
-    if kind == "simulated":
-        raise Failure("ClusterUnknown", "a simulated cluster has no events to watch: name a real one with --context or HULLMARK_CLUSTER")
-    if kind == "inCluster":
-        return kubeconfig.in_cluster
-    return lambda: kubeconfig.from_kubeconfig(how.get("path", ""), how.get("context", ""))
+    match access_from_url(settings.cluster):
+        case SeedFile():
+            raise Failure(
+                "ClusterUnknown", "a simulated cluster has no events to watch: name a real one with --context or HULLMARK_CLUSTER"
+            )
+        case KubeconfigFile(path=path, context=context):
+            return lambda: kubeconfig.from_kubeconfig(path, context)
+        case _:
+            return kubeconfig.in_cluster
 
 
 def _bus(settings: Settings) -> Bus:

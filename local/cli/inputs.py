@@ -15,6 +15,7 @@ import click
 from pydantic import ValidationError
 
 from local.cli.output import Failure
+from shared.domain.documents.access import Access, Outdated
 from shared.domain.documents.reading import Source
 from shared.domain.nodes import HULLMARK
 
@@ -76,6 +77,11 @@ def _expand(name: str) -> list[str]:
     path = Path(name)
     if name != "-" and path.is_dir():
         found = sorted(str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        # Who may write to a repository may not choose what is read beside it: a check prints what it reads.
+        if outside := [file for file in found if not Path(file).resolve().is_relative_to(path.resolve())]:
+            raise Failure(
+                "OutsideFolder", f"{outside[0]}: a symbolic link that leads out of {name}; name its target with -f if it is meant"
+            )
         if not found:
             raise Failure("NotFound", f"{name}: no {', '.join(SUFFIXES)} file in this folder")
         return found
@@ -133,9 +139,9 @@ class DeclaredSite:
         return self.site.policies
 
     @property
-    def clusters(self) -> Mapping[str, dict[str, Any]]:
+    def clusters(self) -> Mapping[str, Access | Outdated]:
         """How each cluster is reached, by name."""
-        return {name: spec["access"] for name, spec in self.policies.clusters.items() if spec.get("access")}
+        return self.policies.reached()
 
     def node(self, name: str) -> DesignNode | None:
         """One node of the design."""

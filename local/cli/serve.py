@@ -30,7 +30,7 @@ def serve(port: int, bus: str, verbose: bool, join: bool) -> None:
     from local.cloud.processes import NotReady, PortTaken
 
     try:
-        serving(Settings.from_environment(), port, bus, verbose, join)
+        serving(Settings.of_the_command_line(), port, bus, verbose, join)
     except (EmulatorMissing, NotReady, PortTaken) as error:
         raise Failure(type(error).__name__, str(error)) from error
 

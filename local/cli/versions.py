@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ import click
 from local.cli.cloud import service
 from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import PENDING, emit, grid, output_option
-from shared.domain.documents.reading import DocumentsRefused, read
+from shared.domain.documents.reading import Document, DocumentsRefused, Source, read
 from shared.domain.versions.answers import DecisionEntry, Explanation, ForecastEntry, OfferEntry
 from shared.domain.versions.profiles import gardener
 
@@ -40,7 +41,7 @@ def versions() -> None:
 @output_option
 def list_(files: tuple[str, ...], live: bool, now: datetime, form: str) -> None:
     """Every version that the profiles offer: what it counts as, when it expires, who runs it."""
-    found = seen(files, live).offers(now)
+    found = seen(files, live, now).offers(now)
     _warn(found.unreachable)
     emit(form, found.model_dump(mode="json"), lambda: _offers(found.versions))
 
@@ -52,7 +53,7 @@ def list_(files: tuple[str, ...], live: bool, now: datetime, form: str) -> None:
 @output_option
 def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
     """What is decided for every cluster now, whether its window is open or not. Exit code 2 when an update is due."""
-    found = seen(files, live).decisions(now)
+    found = seen(files, live, now).decisions(now)
     _warn(found.unreachable)
     emit(form, found.model_dump(mode="json"), lambda: _decisions(found.decisions))
     return PENDING if any(each.changes for each in found.decisions) else 0
@@ -74,7 +75,7 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
 )
 def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None, form: str) -> int:
     """What will happen to every cluster, window by window: updates, and the dead ends that a person must open."""
-    found = seen(files, live).calendar(now, days)
+    found = seen(files, live, now).calendar(now, days)
     _warn(found.unreachable)
     if form == "ics":
         from local.cli.ics import calendar_bytes
@@ -93,35 +94,44 @@ def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None
 @output_option
 def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
     """Everything about one cluster (NAMESPACE/NAME, or NAME where there is one): each decision, and every version looked at."""
-    found = seen(files, live).why(cluster, now)
+    found = seen(files, live, now).why(cluster, now)
     _warn(found.unreachable)
     emit(form, found.model_dump(mode="json"), lambda: _why(found))
     return PENDING if any(each.changes for each in found.decisions) else 0
 
 
-def seen(files: tuple[str, ...], live: bool) -> Versions:
+def seen(files: tuple[str, ...], live: bool, now: datetime) -> Versions:
     """The fleet of these files, or of the newest revision where none are given.
 
     Raises DocumentsRefused where a file cannot be read.
     """
-    return versions_of(files, live) if files else service().versions(live=live)
+    return versions_of(files, live, now) if files else service().versions(live=live)
 
 
-def versions_of(files: tuple[str, ...], live: bool) -> FleetVersions:
+def versions_of(files: tuple[str, ...], live: bool, now: datetime) -> FleetVersions:
     """The clusters and profiles of these files; `live`: what their Cluster documents name, too. Raises DocumentsRefused."""
-    from shared.adapters.store import open_store
-    from shared.ledger.fleets import fleets_of
-    from shared.wiring import open_fleet
     from shared.work.versions import FleetVersions
 
-    documents, problems = read(read_files(files))
+    sources = read_files(files)
+    documents, problems = read(sources)
     fleet = gardener(documents)
     if problems or fleet.problems:
         raise DocumentsRefused([*problems, *fleet.problems])
-    if not live:
-        return FleetVersions(fleet)
-    declared = {each.name: each.data["spec"] for each in documents if each.kind == "Cluster" and isinstance(each.data.get("spec"), dict)}
-    return FleetVersions.of(fleets_of(open_store("memory:"), documents, declared, open_fleet))
+    return _live(documents, sources, now) if live else FleetVersions(fleet)
+
+
+def _live(documents: list[Document], sources: Sequence[Source], now: datetime) -> FleetVersions:
+    """The fleets that these documents name, too. They are validated as for a commit before anything is opened."""
+    from shared import wiring
+    from shared.adapters.store import open_store
+    from shared.domain.site import load
+    from shared.ledger.fleets import fleets_of
+    from shared.work.versions import FleetVersions
+    from shared.world import Settings
+
+    declared = load(sources, previous=sources, now=now).policies.clusters  # in force already: an expired version is nothing new
+    opened = functools.partial(wiring.open_fleet, Settings.of_the_command_line())
+    return FleetVersions.of(fleets_of(open_store("memory:"), documents, declared, opened))
 
 
 def _warn(unreachable: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
+from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster, Pool, VersionStep, declared_cluster
@@ -36,7 +37,7 @@ def client_for(region: str) -> Any:
 class EksVersions:
     """`shared.ports.Fleet` with the one cluster `eks/NAME` that a Cluster document stands for."""
 
-    def __init__(self, name: str, eks_name: str, client: Callable[[], Any], spec: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, eks_name: str, client: Callable[[], Any], spec: ClusterSpec) -> None:
         self.id = f"eks/{name}"
         self._eks_name = eks_name
         self._spec = spec

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from shared.adapters.apiserver import ApiServer, Login, StatusError
 from shared.domain.documents.reading import Document, Problem
+from shared.domain.keys import is_subdomain
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
 from shared.domain.versions.clusters import OPERATION, FleetCluster, VersionStep, read_shoot
 from shared.ports import HULLMARK, Owner, Refused, Stale, Unavailable
@@ -99,6 +100,8 @@ class Garden:
 
 def _path(name: str) -> str:
     namespace, _, shoot = name.partition("/")
+    if not (is_subdomain(namespace) and is_subdomain(shoot)):  # it becomes a part of the URL
+        raise Refused("NotFound", f"{name!r} is no namespace/name of a Shoot")
     return f"{GROUP}/namespaces/{quote(namespace, safe='')}/shoots/{quote(shoot, safe='')}"
 
 

@@ -6,12 +6,13 @@ run and does one thing at a time: while an operation runs, everything else answe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
+from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster, Pool, VersionStep, declared_cluster
@@ -32,7 +33,7 @@ def client() -> Any:
 class GkeVersions:
     """`shared.ports.Fleet` with the one cluster `gke/NAME` that a Cluster document stands for."""
 
-    def __init__(self, name: str, location: str, gke_name: str, client: Callable[[], Any], spec: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, location: str, gke_name: str, client: Callable[[], Any], spec: ClusterSpec) -> None:
         self.id = f"gke/{name}"
         self._location = location
         self._path = f"{location}/clusters/{gke_name}"

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlsplit
 import yaml
 
 from shared.adapters.apiserver import Access
+from shared.adapters.files import NotReadable, NotThere, read_regular
 from shared.ports import Refused, Unavailable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -28,6 +29,8 @@ PLUGIN_SECONDS = 60.0
 """How long a credential plugin may take; a person may have to log in."""
 PACKAGE_SECONDS = 10.0
 """How long what the package said is used before it is asked again; it renews a token minutes before its end."""
+FILE_BYTES = 4 << 20
+"""The most that a kubeconfig, a certificate, a key or a token may have."""
 _PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
@@ -59,10 +62,11 @@ def _merged(files: list[Path], must_exist: bool) -> dict[str, Any]:
     found = False
     for file in files:
         try:
-            data = yaml.load(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-        except FileNotFoundError:
+            text = read_regular(file, FILE_BYTES)
+            data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+        except NotThere:
             continue
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (NotReadable, yaml.YAMLError, UnicodeDecodeError) as error:
             raise Refused("KubeconfigInvalid", f"kubeconfig {file}: {' '.join(str(error).split())[:200]}") from error
         found = True
         if not isinstance(data, dict):
@@ -74,7 +78,7 @@ def _merged(files: list[Path], must_exist: bool) -> dict[str, Any]:
                 known.setdefault(*_item(item, section, file))
     if not found:
         names = ", ".join(map(str, files))
-        hint = "" if must_exist else "; say which in the Cluster document, HULLMARK_CLUSTER or KUBECONFIG"
+        hint = "" if must_exist else "; say which in HULLMARK_CLUSTER, HULLMARK_KUBECONFIGS or KUBECONFIG"
         raise Refused("KubeconfigMissing", f"no kubeconfig at {names}{hint}")
     return merged
 
@@ -129,9 +133,11 @@ class _Reader:
 
     def _credentials(self) -> tuple[Callable[[], str], tuple[str, str] | None]:
         """The Authorization header's source and the client certificate; client-go's order: a token beats a plugin."""
-        user = self.user
+        user = dict(self.user)
         if "auth-provider" in user or ("exec" in user and not (user.get("token") or user.get("tokenFile"))):
-            return _by_package(self.user, self.cluster, self.where)
+            if file := user.pop("tokenFile", None):  # the package would open whatever it is
+                user["token"] = _read(Path(file), self.where)
+            return _by_package(user, self.cluster, self.where)
         certificate = self._certificate()
         if token_file := user.get("tokenFile"):
             return _TokenFile(Path(token_file), self.where), certificate
@@ -275,9 +281,9 @@ def _proxy_of(environment: Mapping[str, str], server: str) -> str:
 
 def _read(file: Path, where: str) -> str:
     try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "not a text file"
+        return read_regular(file, FILE_BYTES).decode()
+    except (NotReadable, UnicodeDecodeError) as error:
+        cause = "not a text file" if isinstance(error, UnicodeDecodeError) else error
         raise Refused("KubeconfigInvalid", f"{where}: {file}: {cause}") from error
 
 

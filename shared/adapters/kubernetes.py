@@ -121,6 +121,8 @@ class Kubernetes(KubernetesPods):
             return [future.result() for future in [threads.submit(copy_context().run, work, item) for item in items]]
 
     def _patch(self, name: str, query: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Node:
+        if not is_subdomain(name):  # `..` in the path would mean something else
+            raise NodeGone(f"{name!r} is no name that a node can have")
         answer = self.server.request("PATCH", f"{_path(name)}?{query}", None, msgspec.json.encode(body), headers)
         return _decoded(_object, answer, f"PATCH {_path(name)}").node()
 

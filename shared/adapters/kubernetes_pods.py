@@ -10,6 +10,7 @@ import msgspec
 from msgspec.json import Decoder
 
 from shared.adapters.apiserver import ApiServer, StatusError
+from shared.domain.keys import is_subdomain
 from shared.ports import Pod, Stale, Unavailable
 
 A = TypeVar("A")
@@ -64,6 +65,8 @@ class KubernetesPods:
     server: ApiServer
 
     def pod(self, namespace: str, name: str) -> Pod | None:
+        if not (is_subdomain(namespace) and is_subdomain(name)):
+            return None
         try:
             return self._pods_read(_one, _path(namespace, name), headers=_METADATA).pod()
         except StatusError as rejected:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from shared.domain.documents import airship
 from shared.domain.documents.design import DesignNode as DesignNode
@@ -122,7 +122,8 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     site.gardener = {kind: by_kind[kind] for kind in GARDENER_KINDS if kind in by_kind}
     context = Context(read(previous)[0], now)
     problems += [*check_aliases(shaped.written(LabelAliases)), *check_pod_policies(shaped.written(PodLabelPolicy))]
-    problems += _versions(site, [document for document, _ in shaped.written(Cluster)], context)
+    problems += _versions(site, shaped.written(Cluster), context)
+    problems += shaped.check_clusters()
 
     allowed = frozenset(key for rules in shaped.models(LabelRules) for key in rules.spec.allow_protected)
     problems += shaped.check_labels(allowed)
@@ -142,17 +143,17 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     return site, problems
 
 
-def _versions(site: Site, clusters: Iterable[Document], context: Context) -> Iterator[Problem]:
+def _versions(site: Site, clusters: Iterable[tuple[Document, Cluster]], context: Context) -> Iterator[Problem]:
     """Gardener's rules, which need a time to say what has expired, and the windows of clusters that no Shoot describes."""
     if site.gardener and context.now is not None:
         from shared.domain.versions.profiles import check_gardener
 
         yield from check_gardener([each for documents in site.gardener.values() for each in documents], context.previous, context.now)
-    for document in clusters:
-        if "maintenance" in (document.data.get("spec") or {}):
+    for document, cluster in clusters:
+        if cluster.spec.maintenance:
             from shared.domain.versions.clusters import check_maintenance
 
-            yield from check_maintenance(document)
+            yield from check_maintenance(document, cluster.spec.maintenance)
 
 
 def _foreign(document: Document) -> Problem | None:
@@ -176,6 +177,10 @@ def _misspelt_schema(document: Document) -> Iterator[Problem]:
     if document.kind.startswith("drydock/") and document.kind not in (*airship.RESOLVED, *airship.OTHERS):
         hint = did_you_mean(document.kind, (*airship.RESOLVED, *airship.OTHERS))
         yield document.problem(("schema",), "Unknown", f"unknown schema {document.kind} is left alone{hint}")
+
+
+REACHED_BY: Mapping[str, tuple[str, ...]] = {"gardener": ("kubeconfig", "inCluster"), "eks": ("eks",), "gke": ("gke",)}
+"""By which access a provider's versions can be read and changed; a kubeconfig of `gardener` leads to the garden."""
 
 
 class _Shaped:
@@ -213,7 +218,7 @@ class _Shaped:
         rules, aliases = self.models(LabelRules), self.models(LabelAliases)
         return Policies(
             self.models(NodeLabelPolicy),
-            clusters={model.name: _spec(document) for document, model in self.read if isinstance(model, Cluster)},
+            clusters={model.name: model.spec for model in self.models(Cluster)},
             alias_pairs=[pair for model in aliases for pair in model.spec.pairs] if aliases else None,
             pod_policies=[model.spec for model in self.models(PodLabelPolicy)],
             keep_domains=rules[0].spec.keep_domains if rules else None,
@@ -234,6 +239,23 @@ class _Shaped:
                 first = asked.setdefault(model.spec.key, document)
                 if first is not document:
                     yield document.problem(("spec", "key"), "Duplicate", f"{first.title} generates {model.spec.key} already")
+
+    def check_clusters(self) -> Iterator[Problem]:
+        """Names and labels of clusters, and providers that their access cannot reach."""
+        for document, model in self.written(Cluster):
+            if not is_subdomain(model.name):
+                message = "a cluster's name is a DNS name: lower-case letters, digits, - and ., at most 253 bytes"
+                yield document.problem(("metadata", "name"), "Invalid", message)
+            for key, value in model.metadata.labels.items():
+                if reason := key_error(key) or value_error(value):
+                    yield document.problem(("metadata", "labels", key), "Invalid", reason)
+            provider, access = model.spec.provider, model.spec.access
+            wanted = REACHED_BY.get(provider, ())
+            if wanted and access is None:
+                yield document.problem(("spec", "access"), "Required", f"provider {provider} is reached by {' or '.join(wanted)}: say how")
+            elif wanted and access and access.given not in wanted:
+                message = f"provider {provider} is reached by {' or '.join(wanted)}, not by {access.given}"
+                yield document.problem(("spec", "provider"), "Invalid", message)
 
     def check_secondaries(self, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
         """Policies that declare a secondary key. Which pairs hold on a cluster depends on its version, which documents don't tell:
@@ -322,10 +344,6 @@ def _selected(model: NodeLabelPolicy, key: str, seen: str, looking: Document, ot
     who = "this policy itself" if other.name == model.name else f"{other.title} ({looking.file}:{looking.line})"
     alias = "" if key == seen else f", and {seen} follows {key} (an alias pair)"
     return f"{model.title} declares {key}, and {who} selects nodes by {seen}{alias}: declare another key, or select by names, tags or racks"
-
-
-def _spec(document: Document) -> dict[str, Any]:
-    return dict(document.data.get("spec") or {})
 
 
 def _label_problems(document: Document, key: str, value: str, allowed: bool) -> Iterator[Problem]:

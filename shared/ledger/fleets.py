@@ -8,15 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from shared.domain.documents.access import Outdated
 from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.profiles import Gardener, gardener
 from shared.ledger.records import RecordUnreadable, read_as
 from shared.ports import ClusterError, Fleet, ObjectStore, Refused, Stale
+
+if TYPE_CHECKING:
+    from shared.domain.documents.kinds import ClusterSpec
 
 
 class DocumentFleet:
@@ -113,15 +117,21 @@ class Fleets:
         return None
 
 
-Opener = Callable[[str, Mapping[str, Any]], Fleet]
+Opener = Callable[[str, "ClusterSpec"], Fleet]
 """(name, spec of a Cluster document) → the fleet behind it. Raises Refused."""
 
 
-def fleets_of(store: ObjectStore, documents: list[Document], declared: Mapping[str, Mapping[str, Any]], opened: Opener) -> Fleets:
+def fleets_of(store: ObjectStore, documents: list[Document], declared: Mapping[str, ClusterSpec | Outdated], opened: Opener) -> Fleets:
     """The fleets of a revision: its Shoots, then whatever its Cluster documents' `provider` opens."""
     read = gardener(documents)
     parts: list[Fleet] = [DocumentFleet(store, read.clusters)]
+    unreachable: list[str] = []
     for name, spec in declared.items():
-        if spec.get("provider", "none") != "none":
-            parts.append(opened(name, spec))
-    return Fleets(parts, read)
+        if isinstance(spec, Outdated):
+            unreachable.append(spec.message)
+        elif spec.provider != "none":
+            try:
+                parts.append(opened(name, spec))
+            except Refused as error:
+                unreachable.append(str(error))
+    return Fleets(parts, read, unreachable)

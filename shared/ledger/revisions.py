@@ -27,6 +27,7 @@ from pydantic import Field
 from ulid import ULID
 
 from shared.domain.actions import Record
+from shared.domain.documents.access import Access, Outdated, kept
 from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
 from shared.domain.names import COMMITTED
 from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
@@ -145,9 +146,9 @@ class Revision:
         return self._object("policies.json", Policies.from_json)
 
     @functools.cached_property
-    def clusters(self) -> dict[str, dict[str, Any]]:
+    def clusters(self) -> dict[str, Access | Outdated]:
         """How the revision's Cluster documents say that each is reached, by name; a part that needs no more reads no policy."""
-        return self._object("clusters.json", lambda body: {name: dict(access) for name, access in body.items()})
+        return self._object("clusters.json", lambda body: {name: kept(name, Access, access) for name, access in body.items()})
 
     @functools.cached_property
     def gardener(self) -> list[Document]:
@@ -353,7 +354,7 @@ class Revisions:
             f"{folder}/gardener.json",
             _json({"documents": [{"file": d.file, "line": d.line, "name": d.name, "data": d.data} for d in gardener]}),
         )
-        reached = {name: spec["access"] for name, spec in site.policies.clusters.items() if spec.get("access")}
+        reached = {name: access.to_json() for name, access in site.policies.reached().items() if isinstance(access, Access)}
         self._store.create(f"{folder}/clusters.json", _json(reached))
         return Committed(
             number=number,

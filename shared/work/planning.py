@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from shared.domain.actions import ActionRequest
+from shared.domain.documents.access import Access, Outdated
 from shared.domain.documents.design import DesignNode
 from shared.domain.keys import is_subdomain
 from shared.domain.labels.aliases import in_force
@@ -42,7 +43,7 @@ class Declarations(Protocol):
         ...
 
     @property
-    def clusters(self) -> Mapping[str, dict[str, Any]]:
+    def clusters(self) -> Mapping[str, Access | Outdated]:
         """How each cluster is reached, by name."""
         ...
 

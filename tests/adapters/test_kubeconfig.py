@@ -176,7 +176,7 @@ def test_broken_credentials_are_refused_with_file_and_context(
 def test_a_missing_kubeconfig_is_refused_with_the_place_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=f"no kubeconfig at {tmp_path}/none"):
         from_kubeconfig(str(tmp_path / "none"))
-    with pytest.raises(Refused, match="HULLMARK_CLUSTER or KUBECONFIG"):
+    with pytest.raises(Refused, match="HULLMARK_KUBECONFIGS or KUBECONFIG"):
         from_kubeconfig(environment={"KUBECONFIG": str(tmp_path / "none")})
 
 

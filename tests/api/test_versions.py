@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from shared.domain.documents.kinds import ClusterSpec
 from shared.ports import Fleet, Unavailable
 from tests.api.conftest import FrontDoor, reasons
 from tests.cli.test_embedded_and_server import FLEET
@@ -28,7 +28,7 @@ def gardens(door: FrontDoor) -> FrontDoor:
     return door
 
 
-def unreachable(_name: str, _spec: Mapping[str, Any]) -> Fleet:
+def unreachable(_name: str, _spec: ClusterSpec) -> Fleet:
     class Silent:
         def profiles(self) -> Any:
             raise Unavailable("the garden far does not answer")

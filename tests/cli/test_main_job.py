@@ -146,10 +146,17 @@ def test_a_plan_for_documents_that_are_not_committed_is_stale_until_they_are(com
     assert committed("relabel", "--plan", "p.json", "-o", "json").json["nodes"]["n1"]["changes"]["set"] == {"rack": "r8"}
 
 
-def test_a_plan_is_applied_to_the_cluster_that_it_was_made_for(hullmark: Hullmark, site: Write, nodes: Write) -> None:
-    file = nodes(n1={})
+def test_a_plan_is_applied_to_the_cluster_that_it_was_made_for(
+    hullmark: Hullmark, site: Write, nodes: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HULLMARK_SIMULATED", f"one={nodes(n1={})}")
     clusters = (
-        {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"access": {"simulated": {"nodes": file}}}}
+        {
+            "apiVersion": "hullmark.dev/v1",
+            "kind": "Cluster",
+            "metadata": {"name": name},
+            "spec": {"access": {"simulated": {"name": "one"}}},
+        }
         for name in ("east", "west")
     )
     hullmark("documents", "stage", "-f", site(*clusters, a_policy("racks", {"names": ["n1"]}, {"rack": "r7"})))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.domain.documents.design import DesignNode, flat, over
-from shared.domain.documents.kinds import NodeLabelPolicy, PodLabelPolicySpec
+from shared.domain.documents.kinds import ClusterSpec, NodeLabelPolicy, PodLabelPolicySpec
 from shared.domain.keys import PROTECTED, key_error, value_error
 from shared.domain.labels.aliases import KEP_793, in_force
 from shared.domain.labels.policies import (
@@ -259,12 +259,12 @@ def test_rules_come_back_from_json() -> None:
         policy("q", {"b": "1"}, nodes={"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}, priority=3),
     ]
     rules = Policies(
-        policies, clusters={"c": {"provider": "gke"}}, pod_policies=[PodLabelPolicySpec(extra=["a"])], keep_domains=["example.com"]
+        policies, clusters={"c": ClusterSpec(provider="gke")}, pod_policies=[PodLabelPolicySpec(extra=["a"])], keep_domains=["example.com"]
     )
     again = Policies.from_json(json.loads(json.dumps(rules.to_json())))
     assert again.to_json() == rules.to_json()
     assert again.all == rules.all
-    assert (again.clusters, again.keep_domains, again.alias_pairs) == ({"c": {"provider": "gke"}}, ("example.com",), KEP_793)
+    assert (again.clusters, again.keep_domains, again.alias_pairs) == ({"c": ClusterSpec(provider="gke")}, ("example.com",), KEP_793)
     assert again.pod_policies == [PodLabelPolicySpec(extra=["a"])]
     assert again.named_nodes() == {"n1"}
 

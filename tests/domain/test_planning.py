@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.domain.documents.access import Access, Outdated
 from shared.domain.documents.design import DesignNode
 from shared.domain.documents.kinds import NodeLabelPolicy
 from shared.domain.labels import planning
@@ -76,7 +77,7 @@ class Written:
     """Documents that are a dict of nodes."""
 
     number = None
-    clusters: Mapping[str, dict[str, Any]] = {}
+    clusters: Mapping[str, Access | Outdated] = {}
 
     def __init__(self, *designs: DesignNode, policies: Policies | None = None) -> None:
         self._designs = {design.name: design for design in designs}

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.domain.documents.access import Access
 from shared.domain.documents.kinds import PodLabelPolicySpec
 from shared.domain.documents.reading import DocumentsRefused, Source
 from shared.domain.labels.aliases import KEP_793
@@ -75,9 +76,22 @@ def messages(*documents: dict[str, Any]) -> list[str]:
         ("NodeLabelPolicy", "spec:\n  exclude: {}\n", [(5, "spec", "Invalid")]),
         ("LabelRules", "spec:\n  allowProtected: kubernetes.io/hostname\n", [(6, "spec.allowProtected", "Invalid")]),
         ("Cluster", "spec:\n  access: {}\n", [(6, "spec.access", "Invalid")]),
-        ("Cluster", "spec:\n  access:\n    inCluster: {}\n    gke: {project: p, location: l, name: n}\n", [(6, "spec.access", "Invalid")]),
-        ("Cluster", "spec:\n  access:\n    kubeconfig: {context: c}\n", [(7, "spec.access.kubeconfig.path", "Required")]),
-        ("Cluster", "spec:\n  access: {simulated: {nodes: f.json}}\n  provider: aks\n", [(7, "spec.provider", "NotSupported")]),
+        ("Cluster", "spec:\n  access:\n    inCluster: {}\n    gke: {project: p, location: europe-west4, name: n}\n", [(6, "spec.access", "Invalid")]),
+        ("Cluster", "spec:\n  access:\n    kubeconfig: {path: p, context: c}\n", [(7, "spec.access.kubeconfig.path", "Forbidden")]),
+        ("Cluster", "spec:\n  access:\n    kubeconfig: {name: ../../proc/self/fd/9}\n", [(7, "spec.access.kubeconfig.name", "Invalid")]),
+        ("Cluster", "spec:\n  access:\n    kubeconfig: {name: '..'}\n", [(7, "spec.access.kubeconfig.name", "Invalid")]),
+        ("Cluster", "spec:\n  access:\n    simulated: {nodes: f.json, name: a}\n", [(7, "spec.access.simulated.nodes", "Forbidden")]),
+        ("Cluster", "spec:\n  access:\n    simulated: {name: nodes.json}\n", [(7, "spec.access.simulated.name", "Invalid")]),
+        ("Cluster", "spec:\n  access:\n    gke: {project: a/../b, location: x.evil.example/, name: ../n}\n",
+         [(7, f"spec.access.gke.{field}", "Invalid") for field in ("project", "location", "name")]),
+        ("Cluster", "spec:\n  access:\n    eks: {region: evil.example/#, name: a/b}\n",
+         [(7, "spec.access.eks.region", "Invalid"), (7, "spec.access.eks.name", "Invalid")]),
+        ("Cluster", "spec:\n  access: {simulated: {name: a}}\n  provider: aks\n", [(7, "spec.provider", "NotSupported")]),
+        ("Cluster", "spec:\n  access: {kubeconfig: {}}\n  provider: eks\n", [(7, "spec.provider", "Invalid")]),
+        ("Cluster", "spec:\n  access: {eks: {region: eu-central-1, name: a}}\n  provider: gke\n", [(7, "spec.provider", "Invalid")]),
+        ("Cluster", "spec:\n  access: {simulated: {name: a}}\n  provider: gardener\n", [(7, "spec.provider", "Invalid")]),
+        ("Cluster", "spec:\n  provider: gke\n", [(5, "spec.access", "Required")]),
+        ("Cluster", "  labels: {a: b, bad key: x, c: bad value}\n", [(5, "metadata.labels[bad key]", "Invalid"), (5, "metadata.labels.c", "Invalid")]),
         ("Cluster", "spec:\n  maintenance:\n    timeWindow: {begin: 220000+0000}\n", [(7, "spec.maintenance.timeWindow.end", "Required")]),
         ("GeneratedLabels", "spec:\n  from: rack\n", [(5, "spec.key", "Required")]),
         ("LabelAliases", "spec:\n  pairs:\n  - {primary: a}\n", [(7, "spec.pairs[0].secondary", "Required")]),
@@ -98,10 +112,12 @@ def test_hullmarks_kinds_are_strict_to_the_line(kind: str, rest: str, expected: 
         policy("p", {"a": "", "example.com/b": "c"}, clusters=["c"], nodes={"names": ["n"], "matchLabels": {"l": "b"}, "tags": ["t"], "racks": ["r"],
                "matchExpressions": [{"key": "k", "operator": "DoesNotExist"}]}, exclude={"racks": ["r"]}, priority=-3, prune="all", onConflict="skip"),
         hullmark("LabelRules", "r", {"allowProtected": ["kubernetes.io/hostname"], "keepDomains": []}),
-        hullmark("Cluster", "c", {"access": {"kubeconfig": {"path": "p", "context": "c"}}, "provider": "gardener", "cloudProfile": "p", "maintenance":
+        hullmark("Cluster", "c", {"access": {"kubeconfig": {"name": "p", "context": "c"}}, "provider": "gardener", "cloudProfile": "p", "maintenance":
                  {"timeWindow": {"begin": "220000+0100", "end": "230000+0100"}, "timeZone": "Europe/Berlin", "autoUpdate": {"kubernetesVersion": True, "machineImageVersion": False}}}),
-        hullmark("Cluster", "c", {"access": {"eks": {"region": "r", "name": "n"}}}),
+        hullmark("Cluster", "c", {"access": {"eks": {"region": "eu-central-1", "name": "n"}}, "provider": "eks"}),
         hullmark("Cluster", "c", {"access": {"inCluster": {}}}),
+        hullmark("Cluster", "c", {"access": {"simulated": {"name": "halden"}}}),
+        hullmark("Cluster", "c", {"access": {"kubeconfig": {}}}) | {"metadata": {"name": "eu.c", "labels": {"tier": "canary"}}},
         hullmark("GeneratedLabels", "g", {"from": "hostname", "key": "example.com/host"}),
         hullmark("LabelAliases", "a", {"pairs": [{"primary": "a", "secondary": "b", "ensureSecondaryExists": True, "from": "1.20", "before": "1.30"}]}),
         hullmark("PodLabelPolicy", "p", {"enabled": True, "topology": [], "extra": ["example.com/x"], "namespaces": {"include": ["a"], "exclude": ["b"]}, "asAnnotations": True}),
@@ -174,7 +190,7 @@ def test_a_site_is_the_sum_of_its_documents() -> None:
         "n1": {"labels": {"a": "1", "rack": "r1"}, "sources": {"a": "BaremetalNode/n1", "rack": "NodeLabelPolicy/p"}},
         "n2": {"labels": {"rack": "r1"}, "sources": {"rack": "NodeLabelPolicy/p"}},
     }
-    assert site.policies.clusters == {"c": {"access": {"inCluster": {}}}}
+    assert [(name, access) for name, access in site.policies.reached().items()] == [("c", Access.model_validate({"inCluster": {}}))]
     assert site.policies.pod_policies == [PodLabelPolicySpec(extra=["example.com/x"])]
     assert (site.policies.alias_pairs, site.policies.keep_domains) == (KEP_793, KEEP_DOMAINS)
     assert [document.title for document in site.gardener["CloudProfile"]] == ["CloudProfile/cp"]
@@ -363,7 +379,7 @@ WHOLE = [
     {"schema": "deckhand/LayeringPolicy/v1", "metadata": {"name": "l"}, "data": {"layerOrder": ["global", "site"]}},
     policy("one", {"k": "1"}, clusters=["c"], nodes={"matchExpressions": [{"key": "j", "operator": "In", "values": ["v"]}]}, exclude=ONE),
     hullmark("LabelRules", "r", {"keepDomains": ["a.b"]}),
-    hullmark("Cluster", "c", {"access": {"gke": {"project": "p", "location": "l", "name": "n"}}, "maintenance": {"timeWindow": {"begin": "220000+0000", "end": "230000+0000"}}}),
+    hullmark("Cluster", "c", {"access": {"gke": {"project": "p", "location": "europe-west4", "name": "n"}}, "maintenance": {"timeWindow": {"begin": "220000+0000", "end": "230000+0000"}}}),
     hullmark("GeneratedLabels", "g", {"from": "hostname", "key": "host"}),
     PAIRS,
     hullmark("PodLabelPolicy", "p", {"extra": ["example.com/*"], "namespaces": {"include": ["a"]}}),

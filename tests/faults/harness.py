@@ -127,13 +127,13 @@ class Site(Cloud):
         cluster: Any = Watched(self.nodes, "cluster", self)
         store: Any = Watched(self.truth, "store", self)
         bus: Any = Watched(self, "bus", self)
-        self.world = World(store, bus, lambda access, name: cluster, self.world.settings, self.now, wiring.open_fleet)
+        self.world = World(store, bus, lambda access, name: cluster, self.world.settings, self.now, self.world.open_fleet)
         wiring.install(self.world)
 
     @property
     def untouched(self) -> World:
         """Ports of the real thing, without faults and without memory, for a person who looks or acts from outside."""
-        return World(self.truth, self, lambda access, name: self.nodes, self.world.settings, self.now, wiring.open_fleet)
+        return World(self.truth, self, lambda access, name: self.nodes, self.world.settings, self.now, self.world.open_fleet)
 
     def now(self) -> datetime:
         """The clock, which moves only between deliveries."""

@@ -125,12 +125,13 @@ def test_policies_are_those_of_the_newest_revision_and_nodes_those_of_the_cluste
         node["metadata"]["labels"] = {HOST: "n1", ZONE: cluster}  # type: ignore[index]
         (tmp_path / f"{cluster}.json").write_text(json.dumps(nodes | {"items": [node]}))
     cluster_document = (
-        "apiVersion: hullmark.dev/v1\nkind: Cluster\nmetadata: {{name: {0}}}\n"
-        "spec: {{access: {{simulated: {{nodes: {1}/{0}.json}}}}}}\n---\n"
+        "apiVersion: hullmark.dev/v1\nkind: Cluster\nmetadata: {{name: {0}}}\nspec: {{access: {{simulated: {{name: {0}}}}}}}\n---\n"
     )
-    documents = "".join(cluster_document.format(name, tmp_path) for name in ("east", "west"))
+    documents = "".join(cluster_document.format(name) for name in ("east", "west"))
     policy = "apiVersion: hullmark.dev/v1\nkind: PodLabelPolicy\nmetadata: {name: a}\nspec: {topology: [topology.kubernetes.io/zone]}\n"
-    world = wiring.build(Settings(store=f"file:{tmp_path}/store"), NoBus())
+    world = wiring.build(
+        Settings(store=f"file:{tmp_path}/store", simulated=f"east={tmp_path}/east.json,west={tmp_path}/west.json"), NoBus()
+    )
     world.revisions.stage("default", [Source("site.yaml", (documents + policy).encode())], "me", datetime.now(UTC))
     world.revisions.commit("me", datetime.now(UTC))
     wiring.install(world)

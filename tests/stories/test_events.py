@@ -282,7 +282,7 @@ def test_an_event_that_is_nested_beyond_reading_is_not_delivered_again(fleet: Fl
 
 def test_a_sweep_that_names_no_cluster_means_every_declared_one(fleet: Fleet) -> None:
     def cluster(name: str) -> dict[str, object]:
-        access = {"simulated": {"nodes": "unused.json"}}
+        access = {"simulated": {"name": "unused"}}
         return {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"access": access}}
 
     fleet.commits(cluster("east"), cluster("west"), a_policy("p", {}, {"rack": "r1"}))

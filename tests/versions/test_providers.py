@@ -23,8 +23,10 @@ from local.cli import main
 from shared import wiring
 from shared.adapters.eks_versions import EksVersions
 from shared.adapters.gke_versions import GkeVersions
+from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.clusters import VersionStep
 from shared.ports import Refused, Stale, Unavailable
+from shared.world import Settings
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site  # noqa: F401 - the fixture
 
 Answer = tuple[int, dict[str, Any]]
@@ -142,7 +144,8 @@ def eks(service: Service) -> FakeEks:
 def eks_fleet(eks: FakeEks, **spec: Any) -> EksVersions:
     config = Config(retries={"total_max_attempts": 1})
     credentials = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-central-1"}
-    return EksVersions("prod", "prod", lambda: boto3.client("eks", endpoint_url=eks.service.url, config=config, **credentials), spec)
+    declared = ClusterSpec.model_validate(spec)
+    return EksVersions("prod", "prod", lambda: boto3.client("eks", endpoint_url=eks.service.url, config=config, **credentials), declared)
 
 
 UP = VersionStep("controlPlane", "kubernetes", "1.31", "1.32")
@@ -215,13 +218,13 @@ def test_motos_clusters_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
     client = boto3.client("eks", region_name="eu-central-1")
     client.create_cluster(name="prod", version="1.31", roleArn="arn:aws:iam::123456789012:role/r", resourcesVpcConfig={})
     client.create_nodegroup(clusterName="prod", nodegroupName="a", subnets=["s"], nodeRole="arn:aws:iam::123456789012:role/n")
-    spec = {"provider": "eks", "access": {"eks": {"region": "eu-central-1", "name": "prod"}}}
-    (cluster,) = wiring.open_fleet("prod", spec).clusters()
+    spec = ClusterSpec.model_validate({"provider": "eks", "access": {"eks": {"region": "eu-central-1", "name": "prod"}}})
+    (cluster,) = wiring.open_fleet(Settings(), "prod", spec).clusters()
     assert (cluster.id, cluster.kubernetes, [pool.name for pool in cluster.pools]) == ("eks/prod", "1.31", ["a"])
 
 
 def test_an_eks_cluster_goes_through_the_functions_like_any_other(eks: FakeEks, site: Site) -> None:  # noqa: F811
-    site.world.open_fleet = lambda _name, spec: eks_fleet(eks, **spec)
+    site.world.open_fleet = lambda _name, spec: eks_fleet(eks, **spec.to_json())
     spec = {
         "provider": "eks",
         "access": {"eks": {"region": "eu-central-1", "name": "prod"}},
@@ -281,7 +284,7 @@ def gke_fleet(gke: FakeGke, **spec: Any) -> GkeVersions:
         transport = ClusterManagerRestTransport(host=host, url_scheme="http", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call, unused-ignore]
         return container_v1.ClusterManagerClient(transport=transport)
 
-    return GkeVersions("prod", PLACE, "c", client, spec)
+    return GkeVersions("prod", PLACE, "c", client, ClusterSpec.model_validate(spec))
 
 
 def test_a_gke_cluster_is_read_with_its_channels_versions(gke: FakeGke) -> None:
@@ -335,7 +338,7 @@ def test_a_gke_operation_in_progress_means_later_and_a_refusal_means_no(gke: Fak
 def test_the_command_line_sees_documents_and_live_fleets_as_one(
     eks: FakeEks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("shared.wiring.open_fleet", lambda _name, spec: eks_fleet(eks, **spec))
+    monkeypatch.setattr("shared.wiring.open_fleet", lambda _settings, _name, spec: eks_fleet(eks, **spec.to_json()))
     spec = {"provider": "eks", "access": {"eks": {"region": "eu-central-1", "name": "prod"}}}
     written = [cloud_profile(), shoot(), {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": "prod"}, "spec": spec}]
     (tmp_path / "fleet.yaml").write_text("\n---\n".join(map(json.dumps, written)))

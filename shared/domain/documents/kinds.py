@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
 
+from shared.domain.documents.access import NO_FILES, Access
 from shared.domain.documents.reading import Document, Path, Problem, type_name
+from shared.domain.documents.strict import StrictModel, field_name
 
 API_VERSION = "hullmark.dev/v1"
 
@@ -21,22 +22,13 @@ Names = Annotated[list[str], Field(min_length=1)]
 _Text = Annotated[str, Strict()]
 
 
-def _field_name(name: str) -> str:
-    """What a field is called in a document: `from_` is `from`, because Python keeps that word for itself."""
-    return to_camel(name.rstrip("_"))
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=_field_name, defer_build=True)
-
-
-class Metadata(_Strict):
+class Metadata(StrictModel):
     """A document's name; unique among the documents of its kind."""
 
     name: Annotated[str, Field(min_length=1)]
 
 
-class HullmarkDocument(_Strict):
+class HullmarkDocument(StrictModel):
     """What every kind has."""
 
     api_version: Literal["hullmark.dev/v1"]
@@ -53,7 +45,7 @@ class HullmarkDocument(_Strict):
         return f"{type(self).__name__}/{self.metadata.name}"
 
 
-class Expression(_Strict):
+class Expression(StrictModel):
     """One requirement of Kubernetes' label selectors."""
 
     key: str
@@ -69,7 +61,7 @@ class Expression(_Strict):
         return self
 
 
-class NodeMatch(_Strict):
+class NodeMatch(StrictModel):
     """Which nodes: every criterion given must hold; values inside `names`, `tags` and `racks` are alternatives."""
 
     names: Names | None = None
@@ -88,7 +80,7 @@ OnConflict = Literal["force", "skip", "fail"]
 Prune = Literal["owned", "all"]
 
 
-class NodeLabelPolicySpec(_Strict):
+class NodeLabelPolicySpec(StrictModel):
     """Labels for the nodes that it selects."""
 
     clusters: Names | None = None
@@ -114,7 +106,7 @@ class NodeLabelPolicy(HullmarkDocument):
     spec: NodeLabelPolicySpec
 
 
-class LabelRulesSpec(_Strict):
+class LabelRulesSpec(StrictModel):
     """`allow_protected` holds for every document. `keep_domains`, where given, stands in place of the default."""
 
     allow_protected: list[str] = []
@@ -128,70 +120,21 @@ class LabelRules(HullmarkDocument):
     spec: LabelRulesSpec = LabelRulesSpec()
 
 
-class Kubeconfig(_Strict):
-    """A context of a kubeconfig file; without `context`, its current one."""
-
-    path: str
-    context: str | None = None
-
-
-class InCluster(_Strict):
-    """The cluster that the process runs in."""
-
-
-class Gke(_Strict):
-    """A GKE cluster."""
-
-    project: str
-    location: str
-    name: str
-
-
-class Eks(_Strict):
-    """An EKS cluster."""
-
-    region: str
-    name: str
-
-
-class Simulated(_Strict):
-    """The simulated cluster, seeded from a node list."""
-
-    nodes: str
-
-
-class Access(_Strict):
-    """How to reach a cluster: exactly one of these."""
-
-    kubeconfig: Kubeconfig | None = None
-    in_cluster: InCluster | None = None
-    gke: Gke | None = None
-    eks: Eks | None = None
-    simulated: Simulated | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        given = [to_camel(name) for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give exactly one of kubeconfig, inCluster, gke, eks, simulated (here: {', '.join(given) or 'none'})")
-        return self
-
-
-class TimeWindow(_Strict):
+class TimeWindow(StrictModel):
     """Gardener's form, e.g. `220000+0100`; its rules are checked with the version rules."""
 
     begin: str
     end: str
 
 
-class AutoUpdate(_Strict):
+class AutoUpdate(StrictModel):
     """Which updates happen by themselves."""
 
     kubernetes_version: bool = True
     machine_image_version: bool = True
 
 
-class Maintenance(_Strict):
+class Maintenance(StrictModel):
     """When a cluster may be changed, and what changes by itself."""
 
     time_window: TimeWindow | None = None
@@ -199,7 +142,7 @@ class Maintenance(_Strict):
     auto_update: AutoUpdate | None = None
 
 
-class ClusterSpec(_Strict):
+class ClusterSpec(StrictModel):
     """A cluster that is not described by a Shoot."""
 
     access: Access | None = None
@@ -208,17 +151,24 @@ class ClusterSpec(_Strict):
     maintenance: Maintenance | None = None
 
 
+class ClusterMetadata(Metadata):
+    """A cluster's name, and the labels by which policies select it."""
+
+    labels: dict[str, str] = {}
+
+
 class Cluster(HullmarkDocument):
     """See ClusterSpec."""
 
     kind: Literal["Cluster"]
+    metadata: ClusterMetadata
     spec: ClusterSpec = ClusterSpec()
 
 
 GeneratedFrom = Literal["rack", "tag", "hardwareProfile", "hostProfile", "hostname"]
 
 
-class GeneratedLabelsSpec(_Strict):
+class GeneratedLabelsSpec(StrictModel):
     """A label that the design itself answers: `key` gets what `from` says of the node (docs/documents.md, "GeneratedLabels")."""
 
     from_: GeneratedFrom
@@ -240,7 +190,7 @@ class AliasPair:
     decisions look it up by its hash, node by node.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", alias_generator=_field_name)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", alias_generator=field_name)
     primary: _Text
     secondary: _Text
     ensure_secondary_exists: Annotated[bool, Strict()] = False
@@ -248,7 +198,7 @@ class AliasPair:
     before: _Text | None = None
 
 
-class LabelAliasesSpec(_Strict):
+class LabelAliasesSpec(StrictModel):
     """See AliasPair."""
 
     pairs: list[AliasPair]
@@ -261,7 +211,7 @@ class LabelAliases(HullmarkDocument):
     spec: LabelAliasesSpec
 
 
-class Namespaces(_Strict):
+class Namespaces(StrictModel):
     """Of which namespaces; none named: all."""
 
     include: list[str] | None = None
@@ -271,7 +221,7 @@ class Namespaces(_Strict):
 TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname")
 
 
-class PodLabelPolicySpec(_Strict):
+class PodLabelPolicySpec(StrictModel):
     """Keys that pods get from their node. `topology` are exact keys, `extra` exact keys or `prefix/*`."""
 
     enabled: bool = True
@@ -330,7 +280,10 @@ def _told(kind: str, error: Any, model: type[BaseModel], path: Path) -> tuple[st
     name, value = path[-1] if path else "", error["input"]
     if kind == "missing":
         return "Required", f"`{name}` is required"
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+    unknown = kind in ("extra_forbidden", "unexpected_keyword_argument")
+    if unknown and path[-2:] in NO_FILES:
+        return "Forbidden", NO_FILES[path[-2:]]
+    if unknown:
         return "Unknown", f"unknown field `{name}`{did_you_mean(str(name), _fields_at(model, path[:-1]))}"
     if kind == "literal_error":
         known = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
@@ -355,7 +308,7 @@ def _fields_of(model: type[BaseModel] | type[AliasPair]) -> list[tuple[str, Any]
     """Each field's name in a document, and what it holds."""
     if issubclass(model, BaseModel):
         return [(str(field.alias), field.annotation) for field in model.model_fields.values()]
-    return [(_field_name(field.name), field.type) for field in fields(model)]
+    return [(field_name(field.name), field.type) for field in fields(model)]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | type[AliasPair] | None:

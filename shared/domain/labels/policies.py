@@ -6,8 +6,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from shared.domain.documents.access import Access, Outdated, kept
 from shared.domain.documents.design import DesignNode, flat
-from shared.domain.documents.kinds import Expression, NodeLabelPolicy, NodeMatch, OnConflict, PodLabelPolicySpec, Prune
+from shared.domain.documents.kinds import ClusterSpec, Expression, NodeLabelPolicy, NodeMatch, OnConflict, PodLabelPolicySpec, Prune
 from shared.domain.keys import PROTECTED
 from shared.domain.labels.aliases import KEP_793, AliasPair
 from shared.domain.nodes import HULLMARK, Node, Owner
@@ -96,7 +97,7 @@ class Policies:
         self,
         policies: Iterable[NodeLabelPolicy] = (),
         *,
-        clusters: Mapping[str, dict[str, Any]] | None = None,
+        clusters: Mapping[str, ClusterSpec | Outdated] | None = None,
         alias_pairs: Iterable[AliasPair] | None = None,
         pod_policies: Iterable[PodLabelPolicySpec] = (),
         keep_domains: Iterable[str] | None = None,
@@ -104,7 +105,7 @@ class Policies:
     ) -> None:
         self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
         self.clusters = dict(clusters or {})
-        """The Cluster documents' specs, by name, as they were written."""
+        """The Cluster documents' specs, by name."""
         self.alias_pairs = KEP_793 if alias_pairs is None else tuple(alias_pairs)
         """The declared pairs, for whatever cluster version; KEP-793's where no document declares any."""
         self.pod_policies = list(pod_policies)
@@ -129,8 +130,8 @@ class Policies:
     def to_json(self) -> dict[str, Any]:
         """Everything, for `from_json`."""
         return {
-            "policies": [policy.model_dump(mode="json", by_alias=True, exclude_none=True) for policy in self.all],
-            "clusters": self.clusters,
+            "policies": [policy.to_json() for policy in self.all],
+            "clusters": {name: spec.to_json() for name, spec in self.clusters.items() if isinstance(spec, ClusterSpec)},
             "aliasPairs": [asdict(pair) for pair in self.alias_pairs],
             "podPolicies": [spec.model_dump(mode="json", by_alias=True, exclude_unset=True) for spec in self.pod_policies],
             "keepDomains": list(self.keep_domains),
@@ -142,12 +143,17 @@ class Policies:
         """What `to_json` wrote."""
         return cls(
             [NodeLabelPolicy.model_validate(policy) for policy in body["policies"]],
-            clusters=body["clusters"],
+            clusters={name: kept(name, ClusterSpec, spec) for name, spec in body["clusters"].items()},
             alias_pairs=[AliasPair(**pair) for pair in body["aliasPairs"]],
             pod_policies=map(PodLabelPolicySpec.model_validate, body["podPolicies"]),
             keep_domains=body["keepDomains"],
             allow_protected=body.get("allowProtected", ()),
         )
+
+    def reached(self) -> dict[str, Access | Outdated]:
+        """How each cluster of the documents is reached, by name; those that say nothing of it are left out."""
+        accesses = {name: spec if isinstance(spec, Outdated) else spec.access for name, spec in self.clusters.items()}
+        return {name: access for name, access in accesses.items() if access}
 
     def merged(self, chosen: tuple[NodeLabelPolicy, ...]) -> DeclaredLabels | tuple[Clash, ...]:
         """What these of its policies declare together; asked for again and again, because most nodes are selected alike."""

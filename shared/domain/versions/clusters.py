@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CONTAINERD
 from shared.domain.versions.fields import Fields
 from shared.domain.versions.windows import ALWAYS, InvalidWindow, Window, check_duration, parse_freezes, parse_window, read_zone
+
+if TYPE_CHECKING:
+    from shared.domain.documents.kinds import ClusterSpec, Maintenance
+
+MAINTENANCE = ("spec", "maintenance")
+"""Where a Shoot and a Cluster document hold it."""
 
 IN_PLACE = frozenset(["AutoInPlaceUpdate", "ManualInPlaceUpdate"])
 OPERATION = "gardener.cloud/operation"
@@ -166,19 +172,20 @@ def _window(fields: Fields, annotations: Fields) -> Window:
 
 
 def declared_cluster(
-    name: str, spec: Mapping[str, Any], kubernetes: str, pools: tuple[Pool, ...], catalogue: str, *, deleting: bool = False
+    name: str, spec: ClusterSpec, kubernetes: str, pools: tuple[Pool, ...], catalogue: str, *, deleting: bool = False
 ) -> FleetCluster:
     """A provider's cluster under its Cluster document: the document's window, switches and profile, else the provider's catalogue."""
-    maintenance = spec.get("maintenance") or {}
-    auto, times = maintenance.get("autoUpdate") or {}, maintenance.get("timeWindow")
+    maintenance = spec.maintenance
+    times = maintenance.time_window if maintenance else None
+    auto = maintenance.auto_update if maintenance else None
     return FleetCluster(
         id=name,
         kubernetes=kubernetes,
-        profile=spec.get("cloudProfile") or catalogue,
+        profile=spec.cloud_profile or catalogue,
         pools=pools,
-        auto_kubernetes=auto.get("kubernetesVersion", True),
-        auto_image=auto.get("machineImageVersion", True),
-        window=parse_window(times["begin"], times["end"], maintenance.get("timeZone")) if times else ALWAYS,
+        auto_kubernetes=auto is None or auto.kubernetes_version,
+        auto_image=auto is None or auto.machine_image_version,
+        window=parse_window(times.begin, times.end, maintenance.time_zone) if maintenance and times else ALWAYS,
         deleting=deleting,
     )
 
@@ -187,27 +194,25 @@ def check_window(document: Document) -> list[Problem]:
     """Everything wrong with a Shoot's window (docs/versions.md §7)."""
     fields = Fields(document, document.data, (), [])
     zone = fields.inner("metadata").inner("annotations").text(TIME_ZONE)
-    return _check_window(fields.inner("spec").inner("maintenance").inner("timeWindow"), zone)
+    window = fields.inner("spec").inner("maintenance").inner("timeWindow")
+    return _check_window(document, window.text("begin") or "", window.text("end") or "", zone) if window.data else []
 
 
-def check_maintenance(document: Document) -> list[Problem]:
+def check_maintenance(document: Document, maintenance: Maintenance) -> list[Problem]:
     """Everything wrong with the window and the time zone of a Cluster document."""
-    maintenance = Fields(document, document.data, (), []).inner("spec").inner("maintenance")
-    zone = maintenance.text("timeZone")
+    zone, window = maintenance.time_zone, maintenance.time_window
     try:
         if zone:
             read_zone(zone)
     except InvalidWindow as error:
-        return [document.problem((*maintenance.path, "timeZone"), "Invalid", str(error))]
-    return _check_window(maintenance.inner("timeWindow"), zone)
+        return [document.problem((*MAINTENANCE, "timeZone"), "Invalid", str(error))]
+    return _check_window(document, window.begin, window.end, zone) if window else []
 
 
-def _check_window(window: Fields, zone: str | None) -> list[Problem]:
-    document = window.document
-    if not window.data:
-        return []
+def _check_window(document: Document, begin: str, end: str, zone: str | None) -> list[Problem]:
+    path = (*MAINTENANCE, "timeWindow")
     try:
-        wrong = check_duration(parse_window(window.text("begin") or "", window.text("end") or "", zone))
+        wrong = check_duration(parse_window(begin, end, zone))
     except InvalidWindow as error:
-        return [replace(document.problem(window.path, "Invalid", str(error)), path="spec.maintenance.timeWindow.begin/end")]
-    return [document.problem(window.path, "Invalid", wrong)] if wrong else []
+        return [replace(document.problem(path, "Invalid", str(error)), path="spec.maintenance.timeWindow.begin/end")]
+    return [document.problem(path, "Invalid", wrong)] if wrong else []
