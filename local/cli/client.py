@@ -268,6 +268,11 @@ class ServerLedger:
     def control(self, action: str, verb: str, now: datetime) -> None:
         self._http.call("POST", f"{_path(action)}/control/{verb}", ActionAnswer)
 
+    goes_on = "on the server"
+
+    def leave(self) -> None:
+        """The server's work is its own."""
+
     def wait(self, action: str) -> None:
         wait = POLL[0]
         while self._answer(action).action_lifecycle not in ("Complete", "Failed", "Paused"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+import click
 
 from local.cli.inputs import who
 from local.cli.service import (
@@ -41,13 +44,32 @@ class Embedded:
     def __init__(self, settings: Settings) -> None:
         telemetry.write_to(None)
         logging.getLogger("hullmark").setLevel(logging.ERROR)
-        cloud = Cloud(settings)
-        self._world = cloud.world
-        self.ledger = EmbeddedLedger(cloud)
-        self.documents = EmbeddedDocuments(cloud.world.revisions)
-        self.plans = EmbeddedPlans(cloud.world)
+        self._cloud = Cloud(settings)
+        self._world = self._cloud.world
+        self._left_open = functools.cache(self._take_up)
+        """Done once, before the first answer of this process; after a verb for an action, which must come first."""
+
+    @functools.cached_property
+    def ledger(self) -> EmbeddedLedger:
+        return EmbeddedLedger(self._cloud, self._left_open)
+
+    @functools.cached_property
+    def documents(self) -> EmbeddedDocuments:
+        self._left_open()
+        return EmbeddedDocuments(self._world.revisions)
+
+    @functools.cached_property
+    def plans(self) -> EmbeddedPlans:
+        self._left_open()
+        return EmbeddedPlans(self._world)
+
+    def _take_up(self) -> None:
+        for action in self._cloud.take_up():
+            click.echo(f"going on with action {action}, which an earlier command left open", err=True)
+        self._cloud.drain()
 
     def versions(self, *, live: bool) -> FleetVersions:
+        self._left_open()
         from shared.work.versions import committed_versions
 
         return committed_versions(self._world, live=live)
@@ -58,15 +80,18 @@ class EmbeddedLedger:
 
     runs_by_itself = False
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: Cloud, left_open: Callable[[], None] = lambda: None) -> None:
         self._cloud = cloud
+        self._left_open = left_open
         self._actions = cloud.world.actions
         self._submitted: set[str] = set()
 
     def newest(self, limit: int) -> list[ActionSummary]:
+        self._left_open()
         return [self.summary(action) for action in self._actions.ids(limit=limit) if self._actions.shown(action)]
 
     def summary(self, action: str) -> ActionSummary:
+        self._left_open()
         request = self._actions.shown(action)
         if request is None:
             raise UnknownAction(f"no action {action}")
@@ -99,6 +124,7 @@ class EmbeddedLedger:
         return Progress(settled + applied, settled + sum(map(len, plan.parts)))
 
     def submit(self, request: RelabelRequest) -> str:
+        self._left_open()
         action = self._cloud.submit(request)
         self._submitted.add(action)
         return action
@@ -108,9 +134,16 @@ class EmbeddedLedger:
 
     def control(self, action: str, verb: str, now: datetime) -> None:
         self._cloud.control(action, verb, who(), now)
+        self._left_open()
+
+    goes_on = "with the next command"
+
+    def leave(self) -> None:
+        self._cloud.stop()
 
     def wait(self, action: str) -> None:
         """An action that an earlier process left open goes on."""
+        self._left_open()
         if action not in self._submitted:
             self._cloud.resume(action)
         self._cloud.drain()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ def relabel(
                 return 0
     request = build_request(nodes, filter_file, everything, cluster, dry_run)
     ledger = service().ledger
-    return follow(ledger, ledger.submit(request), form, wait=wait)
+    with if_interrupted("`hullmark actions list` shows whether the action was recorded; then it goes on, and `actions watch` follows it"):
+        action = ledger.submit(request)
+    return follow(ledger, action, form, wait=wait)
 
 
 def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: bool, cluster: str | None, dry_run: bool) -> RelabelRequest:
@@ -89,13 +92,24 @@ def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:
     Without `wait` only a server lets it go on; the embedded cloud works while the command runs.
     """
     if wait or not ledger.runs_by_itself:
-        if talk().is_terminal:
-            _wait_with_a_bar(ledger, action)
-        else:
-            ledger.wait(action)
+        with if_interrupted(f"action {action} goes on {ledger.goes_on}; follow it with `hullmark actions watch {action}`"):
+            if talk().is_terminal:
+                _wait_with_a_bar(ledger, action)
+            else:
+                ledger.wait(action)
     answer = answer_of(action, ledger)
     emit(form, answer, lambda: told(answer))
     return exit_code(answer)
+
+
+@contextmanager
+def if_interrupted(hint: str) -> Iterator[None]:
+    """Where Ctrl-C ends what is done here, say how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {hint}", err=True)
+        raise
 
 
 def _wait_with_a_bar(ledger: Ledger, action: str) -> None:
@@ -103,9 +117,13 @@ def _wait_with_a_bar(ledger: Ledger, action: str) -> None:
     with ThreadPoolExecutor(1) as worker, Progress(*columns, console=talk(), transient=True) as bar:
         task = bar.add_task("reading the cluster", total=None)
         waiting = worker.submit(ledger.wait, action)
-        while not wait_for([waiting], timeout=LOOK).done:
-            if progress := ledger.progress(action):
-                bar.update(task, description="applying", completed=progress.done, total=progress.total)
+        try:
+            while not wait_for([waiting], timeout=LOOK).done:
+                if progress := ledger.progress(action):
+                    bar.update(task, description="applying", completed=progress.done, total=progress.total)
+        except KeyboardInterrupt:
+            ledger.leave()  # else the worker would be waited for
+            raise
         waiting.result()
 
 

@@ -81,6 +81,15 @@ class Ledger(Protocol):
         """Return when it has ended, or is paused. The embedded cloud works it off meanwhile."""
         ...
 
+    def leave(self) -> None:
+        """Stop working, because the person has interrupted the command."""
+        ...
+
+    @property
+    def goes_on(self) -> str:
+        """How an action goes on that nobody waits for any more."""
+        ...
+
     @property
     def runs_by_itself(self) -> bool:
         """Whether an action goes on without a command that waits for it."""

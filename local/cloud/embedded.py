@@ -2,8 +2,8 @@
 
 The functions are the deployed ones: loaded by functions-framework from the same files, called over its own WSGI entry with the
 bytes of a Pub/Sub push. What the bus promises is what Pub/Sub promises: at least once, redelivered with backoff while the answer
-is not 2xx, dead-lettered after LAST_ATTEMPT. Messages live in memory: an action cut off by the end of the process goes on
-from the store when `resume` is called.
+is not 2xx, dead-lettered after LAST_ATTEMPT. Messages live in memory: what was not delivered when the process ended is worked out again
+from the store, by the next process that works on it (`take_up`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ import functions_framework
 from ulid import ULID
 
 from local import steps
+from local.cloud.presence import Presence
 from shared import telemetry, wiring
-from shared.messages import LAST_ATTEMPT, DeadlineCheck, Notice, Outgoing, RelabelRequest
+from shared.domain.names import UPDATE_VERSIONS
+from shared.ledger.records import RecordUnreadable
+from shared.messages import LAST_ATTEMPT, DeadlineCheck, Notice, Outgoing, RelabelRequest, VersionCheck
 from shared.work.control import control
 from shared.work.intake import accept
 from shared.world import Settings, World
@@ -98,6 +101,7 @@ class Cloud:
         self._apps: dict[str, Any] = {}
         self._loading = threading.Lock()
         self._ending = False
+        self._presence = Presence(settings.store)
         wiring.install(self.world)
 
     def publish(self, topic: str, messages: Sequence[Outgoing]) -> None:
@@ -115,6 +119,7 @@ class Cloud:
     def submit(self, request: RelabelRequest) -> str:
         """Check, record and publish a request; the action's id. Raises Rejected, and Unavailable where the cluster does not answer."""
         accepted = accept(request, request.action or str(ULID()), self.world, self.world.clock(), reach=True)
+        self._presence.arrive()
         self.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])  # this cloud's only clock where nobody serves
         self.publish(RelabelRequest.TOPIC, [RelabelRequest.again(accepted).outgoing()])
         return accepted.id
@@ -145,13 +150,35 @@ class Cloud:
             self._ending = True
             self._changed.notify_all()
 
+    def take_up(self) -> list[str]:
+        """Go on with what an earlier process left open, unless one is at work on the store now; the ids of the actions."""
+        if not self._presence.arrive() or not self.world.actions.open():
+            return []
+        self.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])  # what ended, and was not announced
+        return self.resume()
+
     def resume(self, *only: str) -> list[str]:
-        """Ask again for every action that an earlier process left open, or `only` for these; their ids."""
+        """Ask again for every action that is open, or `only` for these; their ids. What was done is not done again: the request goes on
+        with the plan that was made, sends the parts that have no outcomes, and closes the action where every part has.
+        """
+        self._presence.arrive()
         actions = self.world.actions
-        going_on = [action for action in only or actions.open() if actions.find(action) and actions.outcome(action) is None]
-        for action in going_on:
-            self.publish(RelabelRequest.TOPIC, [RelabelRequest.again(actions.request(action)).outgoing()])
-        return going_on
+        return [action for action in only or actions.open() if actions.outcome(action) is None and self._ask_again(action)]
+
+    def _ask_again(self, action: str) -> bool:
+        """Publish what makes the action go on. False where its request is not there or can't be read: the sweep sees to those."""
+        try:
+            request = self.world.actions.find(action)
+        except RecordUnreadable:
+            return False
+        if request is None:
+            return False
+        if request.name == UPDATE_VERSIONS:
+            force = bool(request.parameters.get("force_window"))
+            self.publish(VersionCheck.TOPIC, [VersionCheck(clusters=[request.cluster], force_window=force).outgoing()])
+        else:
+            self.publish(RelabelRequest.TOPIC, [RelabelRequest.again(request).outgoing()])
+        return True
 
     def _work(self, until_empty: bool) -> None:
         while (waiting := self._next(until_empty)) is not None:

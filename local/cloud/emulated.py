@@ -16,6 +16,7 @@ from local import steps
 from local.cloud.clock import Clock
 from local.cloud.emulator import Emulator, EmulatorMissing
 from local.cloud.guard import SECRET, until_told
+from local.cloud.presence import Presence
 from local.cloud.processes import FunctionProcess, Processes
 from local.cloud.pump import BACKOFF, Faults, Pump, Route
 from local.steps import DEAD_LETTERS, FunctionStep, Steps
@@ -68,6 +69,7 @@ class RealCloud:
         self._ports, self._emulator_port = world or {}, emulator_port
         self._push, self._faults, self._say = push, faults, say
         self._ending: list[Callable[[], None]] = []
+        self._presence = Presence(settings.store)
         self.bus: Bus
         self.host = ""
         self.functions: dict[str, FunctionProcess] = {}
@@ -86,6 +88,7 @@ class RealCloud:
         self.stop()
 
     def _start(self) -> None:
+        self._presence.arrive()  # commands leave alone what the functions here are working on
         before = os.environ.get("PUBSUB_EMULATOR_HOST", "")
         self.host = before
         if not before:

@@ -88,7 +88,7 @@ class EmbeddedServer:
 
     def __enter__(self) -> EmbeddedServer:
         self.cloud.start()
-        self.cloud.resume()
+        self.cloud.take_up()
         self._clock.start()
         self._thread.start()
         return self
