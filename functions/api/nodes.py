@@ -153,7 +153,7 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     difference = diff(DeclaredLabels(labels, {}), at.node, owner=at.cluster.owner)
     after = _apply(at, labels, force=query.force) if difference.write else at.node
     declared = at.declared(labels)
-    said = success(_told(declared), "Update node labels", 200, _warned(declared))
+    said = success(_difference(declared), "Update node labels", 200, _warned(declared))
     changes = Changes(set=dict(difference.set), remove=list(difference.remove))
     answer = NodeLabelsBody(
         **dict(said), node=path.node, cluster=at.cluster_name, changes=changes, labels=dict(after.labels), documents=declared
@@ -180,7 +180,7 @@ def _apply(at: _At, labels: dict[str, str], *, force: bool) -> Node:
         raise ApiError(status, title, str(refused), [Said(message=str(refused), reason=refused.reason)]) from refused
 
 
-def _told(declared: AsDeclared) -> str:
+def _difference(declared: AsDeclared) -> str:
     if not declared.differ:
         return ""
     following = declared.next_relabel
@@ -189,4 +189,4 @@ def _told(declared: AsDeclared) -> str:
 
 
 def _warned(declared: AsDeclared) -> list[Said]:
-    return [Said(message=_told(declared), error=False, level="Warning", reason="DiffersFromDocuments")] if declared.differ else []
+    return [Said(message=_difference(declared), error=False, level="Warning", reason="DiffersFromDocuments")] if declared.differ else []

@@ -118,7 +118,7 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
         removed = _prune(task, node, cluster) if task.prune == "all" else []
     if task.aliases is not None:
         cluster.apply_labels(task.name, task.uid, task.aliases, manager=cluster.owner.aliases)
-    return _told(task, skipped, removed)
+    return _after_writing(task, skipped, removed)
 
 
 def _apply_declared(task: NodeTask, cluster: Cluster) -> tuple[Node | None, dict[str, str], dict[str, str]]:
@@ -146,7 +146,7 @@ def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
     return keys
 
 
-def _told(task: NodeTask, skipped: dict[str, str], removed: list[str]) -> Outcome:
+def _after_writing(task: NodeTask, skipped: dict[str, str], removed: list[str]) -> Outcome:
     planned = task.changes or Changes()
     done = Changes(
         set={key: value for key, value in planned.set.items() if key not in skipped},

@@ -9,7 +9,7 @@ import click
 from local.cli.cloud import service
 from local.cli.inputs import record_now_option
 from local.cli.output import emit, grid, output_option
-from local.cli.relabel import answer_of, follow, told
+from local.cli.relabel import answer_of, follow, result_lines
 from local.cli.service import ActionSummary
 
 
@@ -40,7 +40,7 @@ def show(action: str, form: str) -> None:
     ledger = service().ledger
     row = ledger.summary(action).model_dump(mode="json")
     answer = answer_of(action, ledger)
-    emit(form, answer | row, lambda: [grid(("field", "value"), [(k, str(v or "")) for k, v in row.items()]), *told(answer)])
+    emit(form, answer | row, lambda: [grid(("field", "value"), [(k, str(v or "")) for k, v in row.items()]), *result_lines(answer)])
 
 
 @actions.command()

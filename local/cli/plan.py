@@ -49,7 +49,7 @@ def plan(
     answer = found.model_dump(mode="json")
     if out:
         Path(out).write_text(json.dumps(answer | {"asked": asked.model_dump(mode="json", exclude_none=True)}, indent=2) + "\n")
-    emit(form, answer, lambda: _told(found))
+    emit(form, answer, lambda: _plan_lines(found))
     if listed and listed.ownerless:
         click.echo(f"note: {nodes_file} has no managedFields, so what Hullmark owns, and would remove, can't be seen in it", err=True)
     if found.nodes:
@@ -87,7 +87,7 @@ def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | Non
     return plan_nodes(asked, declared, listed or ListedNodes([], Settings.from_environment().field_managers), name)
 
 
-def _told(plan: LabelPlan) -> Iterable[Any]:
+def _plan_lines(plan: LabelPlan) -> Iterable[Any]:
     rows = [
         (name, f"{key}={node.set[key]}" if key in node.set else f"{key}-", node.reasons.get(key, ""))
         for name, node in plan.nodes.items()

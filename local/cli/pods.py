@@ -53,7 +53,7 @@ def backfill(files: tuple[str, ...], context: str, kubeconfig: str, namespace: s
         "written": len(wanted) - len(failed) if write else 0,
         "pods": {_name(pod): _shown(pod, add, failed) for pod, add in wanted},
     }
-    emit(form, answer, lambda: _told(wanted, failed, write))
+    emit(form, answer, lambda: _pod_lines(wanted, failed, write))
     if write:
         return PARTIAL if failed else 0
     return PENDING if wanted else 0
@@ -101,7 +101,7 @@ def _shown(pod: Pod, add: Additions, failed: Mapping[str, str]) -> dict[str, Any
     return {"node": pod.node, "labels": dict(add.labels), "annotations": dict(add.annotations), **error}
 
 
-def _told(wanted: list[Wanted], failed: Mapping[str, str], write: bool) -> Iterable[Any]:
+def _pod_lines(wanted: list[Wanted], failed: Mapping[str, str], write: bool) -> Iterable[Any]:
     rows = [
         (
             _name(pod),

@@ -98,7 +98,7 @@ def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:
             else:
                 ledger.wait(action)
     answer = answer_of(action, ledger)
-    emit(form, answer, lambda: told(answer))
+    emit(form, answer, lambda: result_lines(answer))
     return exit_code(answer)
 
 
@@ -155,7 +155,7 @@ def answer_of(action: str, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def told(answer: Mapping[str, Any]) -> Iterable[Any]:
+def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
     """The answer for people: what changed and why, then one line that sums it up."""
     rows = [
         (name, node["outcome"], change_text(node["changes"]), " ".join(filter(None, (node["reason"], node.get("message", "")))))

@@ -78,11 +78,11 @@ def check_command(files: tuple[str, ...], context: str, kubeconfig: str, server_
     verdicts = judge(configurations, policies, server, given=given)
     refused = any(verdict.severity == "error" for verdict in verdicts)
     answer = {"ok": not refused, "server": server.version, "findings": [asdict(verdict) for verdict in verdicts]}
-    emit(form, answer, lambda: _told(verdicts, configurations))
+    emit(form, answer, lambda: _check_lines(verdicts, configurations))
     return BLOCKED if refused else 0
 
 
-def _told(verdicts: Sequence[CheckResult], configurations: Sequence[Object]) -> Iterable[Any]:
+def _check_lines(verdicts: Sequence[CheckResult], configurations: Sequence[Object]) -> Iterable[Any]:
     if verdicts:
         yield grid(("severity", "webhook", "check", "why"), [(v.severity, v.webhook, v.check, v.message) for v in verdicts])
     elif not configurations:

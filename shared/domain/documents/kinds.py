@@ -257,7 +257,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], document: Docume
     """Pydantic's errors as problems of the document; `base` is where the model begins in it."""
     for each in error.errors(include_url=False):
         path = tuple(step for step in each["loc"] if step != "[key]")
-        type_, message = _told(each["type"], each, model, path)
+        type_, message = _field_error(each["type"], each, model, path)
         yield document.problem(base + path, type_, message)
 
 
@@ -275,7 +275,7 @@ _ADVICE = {("string_type", "a number"): ": put it in quotes", ("string_type", "t
            ("bool_type", "text"): ": write true or false, without quotes"}  # fmt: skip
 
 
-def _told(kind: str, error: Any, model: type[BaseModel], path: Path) -> tuple[str, str]:
+def _field_error(kind: str, error: Any, model: type[BaseModel], path: Path) -> tuple[str, str]:
     """Kubernetes' word for it and what to do, for one of pydantic's error types."""
     name, value = path[-1] if path else "", error["input"]
     if kind == "missing":

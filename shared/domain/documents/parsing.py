@@ -84,7 +84,7 @@ def values(data: bytes) -> Iterator[tuple[int, Any, list[Flaw]]]:
         yield broken.flaw.line, None, [*flaws, broken.flaw]
     except yaml.YAMLError as error:
         line = _line_in(data, error)
-        yield line, None, [*flaws, Flaw(line, (), "Syntax", _told(error))]
+        yield line, None, [*flaws, Flaw(line, (), "Syntax", _syntax_message(error))]
 
 
 def _must_be_text(data: bytes) -> None:
@@ -140,7 +140,7 @@ def _line_in(data: bytes, error: yaml.YAMLError) -> int:
     return 1 + data.count(b"\n", 0, int(getattr(error, "position", None) or 0))
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _syntax_message(error: yaml.YAMLError) -> str:
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
     if "'\\t'" in problem or "tab" in problem:
         return "a tab character where YAML wants spaces: indent with spaces"
