@@ -174,7 +174,11 @@ class Actions:
         return bool(verbs) and verbs[-1].endswith("-pause.json")
 
     def control(self, action: str, verb: str, by: str, now: datetime) -> None:
-        """Record `stop`, `pause` or `unpause`. Raises UnknownAction and WrongState. Parked parts are the caller's to release."""
+        """Record `stop`, `pause` or `unpause`. Raises UnknownAction and WrongState. Parked parts are the caller's to release.
+
+        The two take turns: one listing says which of them is next and under which number, so that a number has one verb, whoever else
+        gives one at this moment.
+        """
         state = self.lifecycle(action)
         allowed = {"stop": ("Pending", "Processing", "Paused"), "pause": ("Pending", "Processing"), "unpause": ("Paused",)}[verb]
         if state not in allowed:
@@ -183,8 +187,9 @@ class Actions:
         if verb == "stop":
             self._store.create(f"actions/{action}/stop.json", note)
             return
-        taken = len(self._store.keys(f"actions/{action}/control/"))
-        if not self._store.create(f"actions/{action}/control/{taken + 1:04}-{verb}.json", note):
+        given = self._store.keys(f"actions/{action}/control/")
+        after = "unpause" if given and given[-1].endswith("-pause.json") else "pause"
+        if verb != after or not self._store.create(f"actions/{action}/control/{len(given) + 1:04}-{verb}.json", note):
             raise WrongState(f"action {action} was {verb}d by somebody else at this moment")
 
     def commands(self, action: str) -> list[Command]:

@@ -6,9 +6,29 @@ from typing import Any
 
 import pytest
 
+from functions.api.shipyard import step_detail
+from functions.api.standing import Standing
+from shared.domain.actions import ActionRequest
+from shared.domain.names import UPDATE_LABELS, UPDATE_VERSIONS
 from shared.ports import BusError, Unavailable
 from tests.api.conftest import FrontDoor, reasons
-from tests.stories.fleet import a_policy
+from tests.stories.fleet import START, a_policy
+
+
+@pytest.mark.parametrize(
+    ("name", "functions"),
+    [
+        (UPDATE_VERSIONS, {"plan": "version_check", "version_apply": "version_apply", "rollup": "result_rollup"}),
+        (UPDATE_LABELS, {"plan": "relabel_request", "relabel_nodes": "node_apply", "rollup": "result_rollup"}),
+    ],
+)
+def test_a_step_names_the_function_that_does_it(name: str, functions: dict[str, str]) -> None:
+    asked = ActionRequest(id="01", name=name, cluster="c", revision=1, requested_by="ada", requested_at=START, deadline=START)
+    found = Standing(asked, None, None, "Pending")
+
+    steps = {step: step_detail(found, None, step, 1) for step in functions}
+
+    assert {step: shown.operator for step, shown in steps.items() if shown} == functions
 
 
 @pytest.mark.parametrize("targets", [["n1", "n2"], "n1,n2", " n2 , n1,,n1 "])
