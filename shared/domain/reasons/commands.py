@@ -14,6 +14,7 @@ COMMANDS = Group(
         "File": Reason("a file can't be read or written", "correct its name or its rights"),
         "NotFound": Reason("a file or folder is not there, or holds no documents", "correct its name"),
         "Invalid": Reason("a file is not what is expected of it", "correct it as the message says"),
+        "OutsideFolder": Reason("a symbolic link leads out of the folder that is read", "name its target with `-f`, if it is meant"),
         "StalePlan": Reason("the documents or the cluster changed since the plan was made", "make a new plan"),
         "PortTaken": Reason("another process listens on this port", "take another with `--port`"),
         "Unreachable": Reason("the server does not answer", "correct `--server`, or start it"),
