@@ -62,9 +62,8 @@ class FleetVersions:
 
 def committed_versions(world: World, *, live: bool) -> FleetVersions:
     """The fleet of the newest revision; with `live`, what its Cluster documents name is asked too. Raises Rejected where there is none."""
-    newest = world.revisions.newest()
-    if not newest:
+    revision = world.releases.look().committed
+    if revision is None:
         raise Rejected(NO_REVISION)
-    revision = world.revisions.get(newest)
     declared = revision.policies.clusters if live else {}
     return FleetVersions.of(fleets_of(world.store, revision.gardener, declared, world.open_fleet))

@@ -421,9 +421,11 @@ def test_an_action_whose_records_are_broken_does_not_keep_others_from_ending() -
         world.truth.create(f"open-actions/{action}", b"2026-11-21T07:00:00+00:00")
     world.truth.create(f"actions/{ACTION}/plan.json", b"{")
     world.sweep(later=4000)
-    assert world.untouched.actions.outcome(ACTION) is None
+    torn = world.outcome(ACTION)
+    assert (torn.result, torn.reason) == ("failure", "RecordUnreadable")
+    assert f"actions/{ACTION}/plan.json" in torn.message
     assert world.outcome(SECOND).result == "expired"
-    assert world.untouched.actions.open() == [ACTION]
+    assert world.untouched.actions.open() == []
 
 
 odds = st.sampled_from([0.0, 0.05, 0.2])
