@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from functions.api.standing import Progress, Standing, in_one_line, needing_a_person, parameters_of
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome, Lifecycle, action_id
+from shared.domain.names import RELABEL_NODES, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
 from shared.world import World
 
@@ -21,8 +22,8 @@ DAG_STATUS: dict[Lifecycle, str] = {
     "Complete": "success",
     "Failed": "failed",
 }
-OPERATORS = {"plan": "relabel_request", "rollup": "result_rollup"}
-"""The functions behind the steps; behind the others it is `node_apply`."""
+OPERATORS = {RELABEL_NODES: "node_apply", "version_apply": "version_apply", "rollup": "result_rollup"}
+"""The functions behind the steps; behind `plan` it is whoever plans actions of that name."""
 NOTED_IN_ACTION = 100
 """Nodes that need attention, shown with the action itself; the step shows them all."""
 
@@ -260,7 +261,7 @@ def step_detail(found: Standing, known: ActionOutcome | None, name: str, verbosi
         end_date=until.isoformat() if until else None,
         duration=(until - since).total_seconds() if since and until else None,
         try_number=1,
-        operator=OPERATORS.get(name, "node_apply"),
+        operator=OPERATORS.get(name) or ("version_check" if found.request.name == UPDATE_VERSIONS else "relabel_request"),
     )
 
 
