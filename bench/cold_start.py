@@ -204,7 +204,7 @@ def main() -> None:
     chosen = {name: described[name] for name in given.steps or described}
     if given.imports:
         for name in chosen:
-            modules = imports(name)
+            modules = imports(described[name].folder)
             print(f"\n{name}: {sum(ms for ms, _ in modules):.0f} ms in {len(modules)} modules beyond functions-framework's")
             print("\n".join(f"{ms:8.1f}  {module}" for ms, module in modules[:15]))
         return

@@ -20,6 +20,8 @@ class FunctionStep(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
     about: str
+    code: str = ""
+    """The folder of its main.py where it is another's."""
     topics: list[str] = []
     http: bool = False
     publishes: list[str]
@@ -30,9 +32,14 @@ class FunctionStep(BaseModel):
     concurrency: int
 
     @property
+    def folder(self) -> str:
+        """Where its main.py lies, under functions/."""
+        return self.code or self.name
+
+    @property
     def source(self) -> Path:
         """The file that functions-framework loads."""
-        return ROOT / "functions" / self.name / "main.py"
+        return ROOT / "functions" / self.folder / "main.py"
 
 
 class Schedule(BaseModel):

@@ -40,6 +40,7 @@ resource "google_cloud_run_v2_service_iam_member" "push" {
 
 resource "google_cloud_run_v2_service_iam_member" "callers" {
   for_each = merge(
+    { for who in var.api_readers : "api_reader ${who}" => { step = "api_reader", who = who } },
     { for who in var.api_invokers : "api ${who}" => { step = "api", who = who } },
     { for who in var.webhook_invokers : "pod_binding ${who}" => { step = "pod_binding", who = who } },
   )

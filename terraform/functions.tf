@@ -31,7 +31,7 @@ resource "google_cloudfunctions2_function" "steps" {
     runtime               = var.runtime
     entry_point           = each.key
     service_account       = google_service_account.build.id
-    environment_variables = { GOOGLE_FUNCTION_SOURCE = "functions/${each.key}/main.py" }
+    environment_variables = { GOOGLE_FUNCTION_SOURCE = "functions/${try(each.value.code, each.key)}/main.py" }
 
     source {
       storage_source {

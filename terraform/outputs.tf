@@ -8,6 +8,11 @@ output "api_url" {
   value       = google_cloudfunctions2_function.steps["api"].service_config[0].uri
 }
 
+output "reader_url" {
+  description = "Where the API answers those named in api_readers; it changes nothing."
+  value       = google_cloudfunctions2_function.steps["api_reader"].service_config[0].uri
+}
+
 output "status_page" {
   description = "Opens the status page on http://localhost:8080 as yourself."
   value       = "gcloud run services proxy ${google_cloudfunctions2_function.steps["api"].name} --project=${var.project} --region=${var.region}"

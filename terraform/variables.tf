@@ -178,10 +178,21 @@ variable "network" {
 
 # People
 
+variable "api_readers" {
+  type        = list(string)
+  default     = []
+  description = "Who may read by the API and see the status page, at the readers' own address (output reader_url): user:a@example.com, group:…, serviceAccount:…"
+
+  validation {
+    condition     = alltrue([for who in var.api_readers : can(regex("^(user|group|serviceAccount|domain|principal|principalSet):.+", who))])
+    error_message = "user:…, group:…, serviceAccount:…, domain:…, principal:… or principalSet:…. Nothing here is public."
+  }
+}
+
 variable "api_invokers" {
   type        = list(string)
   default     = []
-  description = "Who may call the API and see the status page: user:a@example.com, group:…, serviceAccount:…"
+  description = "Who may change things by the API, and read: user:a@example.com, group:…, serviceAccount:…"
 
   validation {
     condition     = alltrue([for who in var.api_invokers : can(regex("^(user|group|serviceAccount|domain|principal|principalSet):.+", who))])

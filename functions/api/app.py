@@ -15,7 +15,7 @@ from flask_openapi3.openapi import OpenAPI
 from pydantic import ValidationError
 from werkzeug.exceptions import BadRequest
 
-from functions.api import actions, configdocs, health, identity, nodes, page, plans, revisions, tasks, versions
+from functions.api import actions, configdocs, health, identity, nodes, page, plans, revisions, rights, tasks, versions
 from functions.api.answers import ApiError, Status, failure, invalid, translated
 
 MAX_BODY = 8 * 2**20
@@ -87,15 +87,17 @@ def application() -> OpenAPI:
     app.register_blueprint(page.routes)
     app.before_request(identity.same_site)
     app.before_request(identity.identify)
+    app.before_request(rights.permit)
     app.register_error_handler(Exception, caught)
     return app
 
 
-def answer(environ: dict[str, Any]) -> Response:
-    """Answer one WSGI request. `/api/…` is the same as `/…`, and what is answered there stays there (Location, links)."""
+def answer(environ: dict[str, Any], *, reads_only: bool = False) -> Response:
+    """Answer one WSGI request; with `reads_only`, refuse what changes something. `/api/…` is the same as `/…`, and what is answered there stays there (Location, links)."""
     if environ["PATH_INFO"].startswith("/api/"):
         path, script = environ["PATH_INFO"].removeprefix("/api"), environ.get("SCRIPT_NAME", "") + "/api"
         environ = {**environ, "PATH_INFO": path, "SCRIPT_NAME": script}
+    environ[rights.READS_ONLY] = reads_only
     environ.pop("werkzeug.request", None)
     answered: Response = Response.from_app(application(), environ)  # type: ignore[assignment]
     return answered

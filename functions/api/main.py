@@ -17,11 +17,22 @@ from shared import telemetry
 
 @functions_framework.http
 def api(request: Request) -> Response:
-    """Entry point: one line and one span for each request, then the routes of functions/api/app.py."""
-    with telemetry.serving("api", f"{request.method} {request.path}", dict(request.headers)) as line:
+    """Entry point for whoever may change something."""
+    return answered("api", request, reads_only=False)
+
+
+@functions_framework.http
+def api_reader(request: Request) -> Response:
+    """Entry point for whoever may only read: deployed apart, under an account that can write nothing."""
+    return answered("api_reader", request, reads_only=True)
+
+
+def answered(step: str, request: Request, *, reads_only: bool) -> Response:
+    """One line and one span for each request, then the routes of functions/api/app.py."""
+    with telemetry.serving(step, f"{request.method} {request.path}", dict(request.headers)) as line:
         from functions.api.app import answer
 
-        response = answer(request.environ)
+        response = answer(request.environ, reads_only=reads_only)
         status = response.status_code
         word = "done" if status < 400 else "refused" if status < 500 else "error"
         line.outcome(word, "" if status < 400 else f"HTTP{status}", status=status)

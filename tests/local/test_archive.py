@@ -72,7 +72,7 @@ def test_what_would_not_build_is_refused_by_name(tree: Path, spoil: Callable[[Pa
 def test_ours_holds_every_function(tmp_path: Path) -> None:
     with zipfile.ZipFile(write(tmp_path)) as archive:
         names = set(archive.namelist())
-    present = {f"functions/{name}/main.py" for name, step in steps.load().steps.items() if step.source.exists()}
+    present = {f"functions/{step.folder}/main.py" for step in steps.load().steps.values()}
     assert present <= names
     assert "functions/steps.yaml" in names
     assert not [name for name in names if name.startswith(("local/", "tests/", "terraform/"))]

@@ -64,7 +64,10 @@ def _wrong_in(function: dict[str, Any], step: FunctionStep) -> Iterator[str]:
     environment = service["environment_variables"] or {}
     wanted = {
         "entry point": (build["entry_point"], step.name),
-        "GOOGLE_FUNCTION_SOURCE": ((build["environment_variables"] or {}).get("GOOGLE_FUNCTION_SOURCE"), f"functions/{step.name}/main.py"),
+        "GOOGLE_FUNCTION_SOURCE": (
+            (build["environment_variables"] or {}).get("GOOGLE_FUNCTION_SOURCE"),
+            f"functions/{step.folder}/main.py",
+        ),
         "build account": (build["service_account"], f"projects/{PROJECT}/serviceAccounts/{BUILD.partition(':')[2]}"),
         "runtime account": (f"serviceAccount:{service['service_account_email']}", member_of(step.name)),
         "memory": (service["available_memory"], step.memory),
@@ -173,6 +176,7 @@ def _needed(plan: Planned, steps: Steps) -> Iterator[tuple[str, str, str]]:
     for role in ("roles/logging.logWriter", "roles/artifactregistry.writer", "roles/storage.objectViewer"):
         yield BUILD, role, f"project {PROJECT}"
     yield "group:platform@example.com", "roles/run.invoker", "cloud_run_v2_service hullmark-api"
+    yield "group:everybody@example.com", "roles/run.invoker", "cloud_run_v2_service hullmark-api-reader"
     yield LOGGING, "roles/pubsub.publisher", f"pubsub_topic {NODE_EVENTS}"
     projects = [PROJECT, "other-project"]
     for name, step in steps.steps.items():

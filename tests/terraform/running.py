@@ -126,5 +126,6 @@ def usual(root: Path, **more: Any) -> dict[str, Any]:
         "aws_credentials_secret": "hullmark-aws",
         "default_cluster": "kubeconfig:/etc/hullmark/prod/kubeconfig",
         "api_invokers": ["group:platform@example.com"],
+        "api_readers": ["group:everybody@example.com"],
         **more,
     }

@@ -33,6 +33,7 @@ module "hullmark" {
   sweep_clusters         = var.sweep_clusters
   network                = var.network
 
+  api_readers           = var.api_readers
   api_invokers          = var.api_invokers
   identity              = var.identity
   webhook_invokers      = var.webhook_invokers

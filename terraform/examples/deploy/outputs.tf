@@ -8,6 +8,11 @@ output "api_url" {
   value       = module.hullmark.api_url
 }
 
+output "reader_url" {
+  description = "Where the API answers those who may only read."
+  value       = module.hullmark.reader_url
+}
+
 output "status_page" {
   description = "Opens the status page on http://localhost:8080."
   value       = module.hullmark.status_page

@@ -87,10 +87,16 @@ variable "network" {
   description = "VPC through which private API servers are reached."
 }
 
+variable "api_readers" {
+  type        = list(string)
+  default     = []
+  description = "Who may read by the API: user:a@example.com, group:…"
+}
+
 variable "api_invokers" {
   type        = list(string)
   default     = []
-  description = "Who may call the API: user:a@example.com, group:…"
+  description = "Who may change things by the API, and read: user:a@example.com, group:…"
 }
 
 variable "identity" {
