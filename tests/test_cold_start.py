@@ -26,8 +26,9 @@ STEPS = [name for name, step in load().steps.items() if step.source.exists()]
 
 def imported(step: str) -> list[str]:
     """What a process imports for this step beyond functions-framework."""
+    script = SCRIPT.format(step=load().steps[step].folder)
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(step=load().steps[step].folder)],
+        [sys.executable, "-c", script],
         cwd=ROOT,
         capture_output=True,
         text=True,

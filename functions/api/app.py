@@ -75,6 +75,7 @@ def application() -> OpenAPI:
         security_schemes={"identity": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "Google ID token"}},
         openapi_extensions={"security": [{"identity": []}, {}]},
         doc_ui=False,
+        static_folder=None,
         validation_error_status=400,
         validation_error_model=Status,
         validation_error_callback=refuse,
@@ -93,7 +94,10 @@ def application() -> OpenAPI:
 
 
 def answer(environ: dict[str, Any], *, reads_only: bool = False) -> Response:
-    """Answer one WSGI request; with `reads_only`, refuse what changes something. `/api/…` is the same as `/…`, and what is answered there stays there (Location, links)."""
+    """Answer one WSGI request; with `reads_only`, refuse what changes something.
+
+    `/api/…` is the same as `/…`, and what is answered there stays there (Location, links).
+    """
     if environ["PATH_INFO"].startswith("/api/"):
         path, script = environ["PATH_INFO"].removeprefix("/api"), environ.get("SCRIPT_NAME", "") + "/api"
         environ = {**environ, "PATH_INFO": path, "SCRIPT_NAME": script}

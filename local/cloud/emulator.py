@@ -107,6 +107,11 @@ class Emulator:
                 self.stop()
                 raise EmulatorMissing(f"the Pub/Sub emulator did not listen on {self.host} within {READY_SECONDS:.0f} s")
 
+    @property
+    def pid(self) -> int:
+        """The leader of its process group."""
+        return self._process.pid
+
     def running(self) -> bool:
         """Whether it is still there."""
         return self._process.poll() is None
