@@ -103,14 +103,19 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCloud]:
             os.environ["PUBSUB_EMULATOR_HOST"] = there
 
 
-def listening(groups: set[int]) -> set[int]:
-    """The TCP ports that processes of these groups listen on."""
-    sockets = {}
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+"""127.0.0.1 as /proc writes it, on a little-endian machine; as IPv4 and mapped into IPv6."""
+
+
+def listening(groups: set[int]) -> set[tuple[str, int]]:
+    """The TCP addresses and ports that processes of these groups listen on."""
+    sockets: dict[str, tuple[str, int]] = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A":
-                sockets[f"socket:[{fields[9]}]"] = int(fields[1].rpartition(":")[2], 16)
+                address, _, port = fields[1].rpartition(":")
+                sockets[f"socket:[{fields[9]}]"] = address, int(port, 16)
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -126,10 +131,13 @@ def listening(groups: set[int]) -> set[int]:
 def test_every_port_that_serve_opens_has_its_row(cloud: RealCloud) -> None:
     emulator = cloud.emulator
     assert emulator is not None
-    groups = {process.pid for process in cloud.functions.values()} | {emulator.pid}
-    known = {process.port for process in cloud.functions.values()} | {int(emulator.host.rpartition(":")[2])}
-    assert listening(groups) == known
-    assert "| `serve --bus pubsub`: Pub/Sub emulator |" in TABLE
+    functions = listening({process.pid for process in cloud.functions.values()})
+    its_own = listening({emulator.pid})
+    assert {port for _, port in functions} == {process.port for process in cloud.functions.values()}
+    assert {address for address, _ in functions | its_own} <= LOOPBACK
+    assert int(emulator.host.rpartition(":")[2]) in {port for _, port in its_own}
+    assert len(its_own) == 2
+    assert "| `serve --bus pubsub`: Pub/Sub emulator (two ports: the second is its gRPC server, behind the first) |" in TABLE
     assert "| `serve --bus pubsub`: every other function |" in TABLE
     assert f"| `serve --bus pubsub`: {', '.join(f'`{n}`' for n, s in steps.load().steps.items() if s.http)} |" in TABLE
 
