@@ -52,7 +52,7 @@ def reasons_page() -> str:
     """`docs/reasons.md`."""
     lines = [
         "Every outcome, refusal and problem carries a reason: a code to group by, beside a message that says what it is about this time.",
-        "`hullmark explain CODE` prints what stands here. Codes that others make pass through as they are: an API server's own",
+        "`hullmark reasons CODE` prints what stands here. Codes that others make pass through as they are: an API server's own",
         "(`metav1.Status`), AWS's error codes, `HTTP` with a status where there was no code, and the class of an exception nobody foresaw.",
     ]
     for group in GROUPS:

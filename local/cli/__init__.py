@@ -21,7 +21,7 @@ COMMANDS = {
     "actions": ("local.cli.actions:actions", "List, show and watch actions; stop, pause, unpause and retry them."),
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
     "versions": ("local.cli.versions:versions", "Which versions a fleet is on, where they go, when, and why."),
-    "explain": ("local.cli.explain:explained", "What a reason code means, and what to do about it."),
+    "reasons": ("local.cli.reasons:reasons", "What a reason code means, and what to do about it."),
     "migrate": ("local.cli.migrate:migrate", "Find deprecated label keys in manifests, and rewrite them."),
     "events": ("local.cli.events:events", "Forward what happens to a cluster's nodes to the bus."),
     "webhook": ("local.cli.webhook:webhook", "Put topology on pods: print the webhook's configuration, check one."),

@@ -159,10 +159,13 @@ class Actions:
 
     def lifecycle(self, action: str) -> Lifecycle:
         """Shipyard's word for where it stands. Raises UnknownAction."""
+        return self._lifecycle(action, self._given(action))
+
+    def _lifecycle(self, action: str, given: list[str]) -> Lifecycle:
         if self.shown(action) is None:
             raise UnknownAction(f"no action {action}")
         outcome = self.ended(action)
-        return lifecycle(None if outcome else self.plan(action), outcome, paused=not outcome and self.paused(action))
+        return lifecycle(None if outcome else self.plan(action), outcome, paused=not outcome and _pausing(given))
 
     def stopped(self, action: str) -> bool:
         """Whether somebody stopped it."""
@@ -170,16 +173,20 @@ class Actions:
 
     def paused(self, action: str) -> bool:
         """Whether the last control verb given was `pause`."""
-        verbs = self._store.keys(f"actions/{action}/control/")
-        return bool(verbs) and verbs[-1].endswith("-pause.json")
+        return _pausing(self._given(action))
+
+    def _given(self, action: str) -> list[str]:
+        """The keys of the control verbs but `stop`, in order."""
+        return self._store.keys(f"actions/{action}/control/")
 
     def control(self, action: str, verb: str, by: str, now: datetime) -> None:
         """Record `stop`, `pause` or `unpause`. Raises UnknownAction and WrongState. Parked parts are the caller's to release.
 
-        The two take turns: one listing says which of them is next and under which number, so that a number has one verb, whoever else
-        gives one at this moment.
+        Pause and unpause take turns: one listing says both whether the verb is allowed and its number, so that a number has one verb, and
+        whoever acts on an older state than somebody else left finds it taken.
         """
-        state = self.lifecycle(action)
+        given = self._given(action)
+        state = self._lifecycle(action, given)
         allowed = {"stop": ("Pending", "Processing", "Paused"), "pause": ("Pending", "Processing"), "unpause": ("Paused",)}[verb]
         if state not in allowed:
             raise WrongState(f"action {action} is {state}; {verb} takes one that is {' or '.join(allowed)}")
@@ -187,14 +194,12 @@ class Actions:
         if verb == "stop":
             self._store.create(f"actions/{action}/stop.json", note)
             return
-        given = self._store.keys(f"actions/{action}/control/")
-        after = "unpause" if given and given[-1].endswith("-pause.json") else "pause"
-        if verb != after or not self._store.create(f"actions/{action}/control/{len(given) + 1:04}-{verb}.json", note):
+        if not self._store.create(f"actions/{action}/control/{len(given) + 1:04}-{verb}.json", note):
             raise WrongState(f"action {action} was {verb}d by somebody else at this moment")
 
     def commands(self, action: str) -> list[Command]:
         """Who stopped, paused and unpaused it, and when; `stop` last, because nothing follows it."""
-        given = [(key.rpartition("-")[2].removesuffix(".json"), key) for key in self._store.keys(f"actions/{action}/control/")]
+        given = [(key.rpartition("-")[2].removesuffix(".json"), key) for key in self._given(action)]
         bodies = [(verb, key, self._store.get(key)) for verb, key in (*given, ("stop", f"actions/{action}/stop.json"))]
         return [_command(action, verb, key, body) for verb, key, body in bodies if body is not None]
 
@@ -281,6 +286,10 @@ class Actions:
         """The notice is confirmed: nothing more happens to this action. Said again, it takes a mark away that was left behind."""
         self._store.create(f"actions/{action}/announced.json", b"{}")
         self._store.delete(f"open-actions/{action}")
+
+
+def _pausing(given: list[str]) -> bool:
+    return bool(given) and given[-1].endswith("-pause.json")
 
 
 def _moment(mark: bytes) -> datetime:

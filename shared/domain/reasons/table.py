@@ -1,4 +1,4 @@
-"""Every reason code, by who says it: what `docs/reasons.md` and `hullmark explain` show, and what the code is held to."""
+"""Every reason code, by who says it: what `docs/reasons.md` and `hullmark reasons` show, and what the code is held to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hullmark explain`: what a reason code means, and what to do about it."""
+"""`hullmark reasons`: what a reason code means, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from local.cli.output import Failure, emit, grid, output_option
 from shared.domain.reasons.table import GROUPS
 
 
-@click.command("explain")
+@click.command("reasons")
 @click.argument("code", required=False)
 @output_option
-def explained(code: str | None, form: str) -> None:
+def reasons(code: str | None, form: str) -> None:
     """What a reason code means and what to do: of CODE, or of all."""
     entries = list(_entries())
     known = {entry["reason"] for entry in entries}
     named = next((name for name in known if code and name.lower() == code.lower()), None)
     if code and named is None:
         near = difflib.get_close_matches(code, known, 3)
-        hint = f"; close to it: {', '.join(near)}" if near else "; `hullmark explain` lists all"
+        hint = f"; close to it: {', '.join(near)}" if near else "; `hullmark reasons` lists all"
         raise Failure("Usage", f"no reason is called {code!r}{hint}")
     answer = [entry for entry in entries if named in (None, entry["reason"])]
     emit(form, {"reasons": answer}, lambda: _lines(answer) if named else _table(answer))
