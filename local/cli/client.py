@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import subprocess
-import time
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -243,6 +243,7 @@ class ServerLedger:
 
     def __init__(self, http: Http) -> None:
         self._http = http
+        self._left = threading.Event()
 
     def newest(self, limit: int) -> list[ActionSummary]:
         return [each.summary() for each in self._http.get("/actions", list[ActionAnswer], limit=limit)]
@@ -271,13 +272,19 @@ class ServerLedger:
     goes_on = "on the server"
 
     def leave(self) -> None:
-        """The server's work is its own."""
+        """The server's work is its own; looking at it ends."""
+        self._left.set()
 
     def wait(self, action: str) -> None:
         wait = POLL[0]
-        while self._answer(action).action_lifecycle not in ("Complete", "Failed", "Paused"):
-            time.sleep(wait)
-            wait = min(wait * 1.5, POLL[1])
+        try:
+            while self._answer(action).action_lifecycle not in ("Complete", "Failed", "Paused"):
+                if self._left.wait(wait):
+                    return
+                wait = min(wait * 1.5, POLL[1])
+        except Failure as failure:
+            hint = f"action {action} goes on {self.goes_on}; follow it with `hullmark actions watch {action}`"
+            raise Failure(failure.reason, f"{failure}; {hint}") from failure
 
     def _answer(self, action: str) -> ActionAnswer:
         return self._http.get(_path(action), ActionAnswer)

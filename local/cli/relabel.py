@@ -121,7 +121,7 @@ def _wait_with_a_bar(ledger: Ledger, action: str) -> None:
             while not wait_for([waiting], timeout=LOOK).done:
                 if progress := ledger.progress(action):
                     bar.update(task, description="applying", completed=progress.done, total=progress.total)
-        except KeyboardInterrupt:
+        except BaseException:
             ledger.leave()  # else the worker would be waited for
             raise
         waiting.result()
