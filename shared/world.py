@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import parse_qs
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from shared.domain.documents.access import ENTRY, KUBECONFIGS, SIMULATED, Access, KubeconfigFile, OperatorAccess, Outdated, SeedFile
 from shared.domain.nodes import owner_error
@@ -75,6 +75,8 @@ class Settings(BaseModel):
     """RFC 3339. Stops the clock, for tests only."""
     action_seconds: float = 3600
     """Seconds after which an action that has not ended is closed as expired. 100,000 nodes take about three minutes."""
+    keep_actions_days: int = Field(default=90, ge=7)
+    """Days that the records of ended actions are kept. At least 7: a message lives that long, and must find its action."""
     in_flight: int = 8
     """Requests to one cluster at a time, from one process. Four to eight saturate two server cores; 32 is the most."""
     writes_per_second: float = 0

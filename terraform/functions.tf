@@ -9,6 +9,8 @@ locals {
       HULLMARK_BUS          = "pubsub"
       HULLMARK_PROJECT      = var.project
       HULLMARK_TOPIC_PREFIX = var.topic_prefix
+
+      HULLMARK_KEEP_ACTIONS_DAYS = tostring(var.keep_actions_days)
     },
     { for name, value in var.settings : "HULLMARK_${upper(name)}" => value },
   )

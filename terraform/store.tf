@@ -14,8 +14,8 @@ resource "google_storage_bucket" "store" {
 
   lifecycle_rule {
     condition {
-      age            = var.keep_actions_days
-      matches_prefix = ["actions/", "open-actions/", "drift/", "told/"]
+      age            = var.keep_actions_days + 7 # the sweep removes actions whole, and earlier; this is for what it never sees
+      matches_prefix = ["actions/", "actions-by-day/", "open-actions/", "drift/", "told/"]
       with_state     = "LIVE"
     }
     action {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from functions.api.standing import Standing, recalled
@@ -65,11 +66,9 @@ def look(world: World) -> FleetOverview:
     number, revision, clusters, trouble = newest_revision(world)
     recent: list[Standing] = []
     known, told = {*clusters}, set[str]()
-    newest_first = world.actions.ids(limit=LOOKED_AT)[::-1]
-    for start in range(0, len(newest_first), LISTED):
-        if told and known <= told:
-            break
-        found = recalled(newest_first[start : start + LISTED], world)
+    newest_first = itertools.islice(world.actions.newest_first(), LOOKED_AT)
+    while not (told and known <= told) and (some := list(itertools.islice(newest_first, LISTED))):
+        found = recalled(some, world)
         recent += found
         known |= {each.request.cluster for each in found}
         told |= {each.request.cluster for each in found if speaks_of_all(each)}

@@ -9,7 +9,7 @@ out  notices            action finished, message lost
 from __future__ import annotations
 
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import functions_framework
 from cloudevents.http import CloudEvent
@@ -26,6 +26,8 @@ from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notic
 from shared.world import World
 
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
+FORGOTTEN_AT_A_TIME = 50
+"""Actions whose records one sweep removes: about 300 objects. A sweep every five minutes removes 14,000 a day."""
 log = logging.getLogger("hullmark.result_rollup")
 
 
@@ -136,6 +138,7 @@ def sweep(world: World, now: datetime) -> str:
             failed.append(error)
     if failed:
         raise failed[0]
+    world.actions.forget(now - timedelta(days=world.settings.keep_actions_days), FORGOTTEN_AT_A_TIME)
     return f"{ended} ended"
 
 

@@ -6,12 +6,15 @@ actions/<id>/parts/<n>.json   the outcomes of part n             result_rollup
 actions/<id>/control/<n>-<verb>.json, stop.json                  pause and unpause in order; stop is final
 actions/<id>/parked/<n>.json  a part that arrived while paused   node_apply
 actions/<id>/outcome.json     how it ended                       result_rollup
+actions-by-day/<day>/<id>     when it was asked for, so that the newest are found and the oldest forgotten without listing them all
 open-actions/<id>             there while it has not ended; holds the deadline
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from shared.domain.actions import (
@@ -34,6 +37,7 @@ from shared.ledger.records import RecordUnreadable, numbered, read_as, read_reco
 from shared.messages import Notice, PartResult
 from shared.ports import ObjectStore
 
+BY_DAY = "actions-by-day/"
 UNREADABLE_MARK_DAYS = 1
 """After so many days, by its id, an action that was never accepted is forgotten although its mark tells no deadline."""
 
@@ -63,6 +67,7 @@ class Actions:
     def accept(self, request: ActionRequest) -> ActionRequest:
         """Record a request; where the id is known already, the first record stands and is returned."""
         self._store.create(f"open-actions/{request.id}", request.deadline.isoformat().encode())
+        self._store.create(f"{BY_DAY}{request.requested_at.astimezone(UTC):%Y-%m-%d}/{request.id}", b"")
         if self._store.create(f"actions/{request.id}/request.json", request.to_bytes()):
             return request
         return self.request(request.id)
@@ -125,7 +130,39 @@ class Actions:
 
     def ids(self, *, limit: int = 0) -> list[str]:
         """Every action's id, oldest first; with `limit`, the newest so many."""
-        return self._store.folders("actions/")[-limit:]
+        return list(itertools.islice(self.newest_first(), limit or None))[::-1]
+
+    def newest_first(self) -> Iterator[str]:
+        """Every action's id, listed day by day as they are asked for: what was long ago costs nothing."""
+        seen = set[str]()
+        for day in reversed(self._store.folders(BY_DAY)):
+            for key in reversed(self._store.keys(f"{BY_DAY}{day}/")):
+                action = key.rpartition("/")[2]
+                if action not in seen:
+                    seen.add(action)
+                    yield action
+
+    def forget(self, before: datetime, most: int) -> int:
+        """Remove every record of actions that were asked for on days before this one's and have ended; how many. `most` at a time."""
+        done = 0
+        for day in self._store.folders(BY_DAY):
+            if day >= f"{before.astimezone(UTC):%Y-%m-%d}":
+                break
+            for key in self._store.keys(f"{BY_DAY}{day}/"):
+                if done == most:
+                    return done
+                done += self._forgotten(key)
+        return done
+
+    def _forgotten(self, key: str) -> bool:
+        """Remove one action: last the entry that it is found by, so that what is cut off is done again."""
+        action = key.rpartition("/")[2]
+        if self._store.get(f"open-actions/{action}") is not None:
+            return False
+        for record in self._store.keys(f"actions/{action}/"):
+            self._store.delete(record)
+        self._store.delete(key)
+        return True
 
     def open(self) -> list[str]:
         """Actions that have not ended."""

@@ -40,6 +40,17 @@ class Repairs:
         note = json.dumps({"event": event}).encode()
         for number in range(1, REPAIRS + 1):
             key = f"{self._folder}/{self.window(now)}/{self._what}/{number}.json"
-            if self._store.create(key, note) or self._store.get(key) == note:
+            if self._store.create(key, note):
+                if number == 1:
+                    self._forget_before(self.window(now) - 1)
+                return True
+            if self._store.get(key) == note:
                 return True
         return False
+
+    def _forget_before(self, window: int) -> None:
+        """Windows that are over count no more: a node keeps the records of two."""
+        for key in self._store.keys(f"{self._folder}/"):
+            name = key.removeprefix(f"{self._folder}/").partition("/")[0]
+            if name.isdigit() and int(name) < window:
+                self._store.delete(key)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ASKED_FIRST = 4
+"""Revisions that are asked for a tag one by one before the tag's are listed."""
 NODES_PER_SHARD = 500
 """A part of an action spans one or two shards. A node with 60 labels takes about 2 kB, so a shard about 1 MB."""
 COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -420,7 +422,7 @@ class Revisions:
     def tag(self, number: int, tag: str, by: str, now: datetime) -> None:
         """Set a tag; setting it again changes nothing. Raises UnknownRevision."""
         self.get(number)
-        self._store.create(f"tags/{tag}/{number:06}.json", _json({"by": by, "at": now.isoformat()}))
+        self._store.create(_tag_key(tag, number), _json({"by": by, "at": now.isoformat()}))
 
     def tagged(self, tag: str) -> list[int]:
         """The revisions that carry a tag."""
@@ -428,13 +430,24 @@ class Revisions:
 
     def tags(self, number: int) -> list[str]:
         """The tags of a revision; `committed` is on every one."""
-        return [COMMITTED, *(tag for tag in self._store.folders("tags/") if number in self.tagged(tag))]
+        kept = (tag for tag in self._store.folders("tags/") if self._store.get(_tag_key(tag, number)) is not None)
+        return [COMMITTED, *kept]
+
+    def any_tagged(self, tags: Sequence[str]) -> bool:
+        """Whether any revision carries one of these tags. The newest are asked first: mostly they do, however many there are."""
+        newest = range(self.newest(), max(0, self.newest() - ASKED_FIRST), -1)
+        near = (self._store.get(_tag_key(tag, number)) is not None for number in newest for tag in tags)
+        return any(near) or any(self.tagged(tag) for tag in tags)
 
 
 def _unknown_commit(number: int) -> Committed:
     """Stands in for a commit that can't be read, in lists."""
     at = datetime.fromtimestamp(0, UTC)
     return Committed(number=number, objects="", by="unknown", at=at, digest="", collections={}, documents=0, nodes=0, bounds=[])
+
+
+def _tag_key(tag: str, number: int) -> str:
+    return f"tags/{tag}/{number:06}.json"
 
 
 def revision_key(number: int) -> str:

@@ -66,7 +66,7 @@ def accept(
     revision = world.releases.look().committed
     if revision is None:
         raise Rejected(NO_REVISION)
-    if not request.whole_site and not any(world.revisions.tagged(tag) for tag in SITE_TAGS):
+    if not request.whole_site and not world.revisions.any_tagged(SITE_TAGS):
         how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
         raise Rejected(Refusal("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
     try:

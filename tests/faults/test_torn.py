@@ -45,6 +45,7 @@ PATTERNS = {
     "stop": r"actions/ID/stop\.json",
     "outcome": r"actions/ID/outcome\.json",
     "announced": r"actions/ID/announced\.json",
+    "day": r"actions-by-day/\d{4}-\d\d-\d\d/ID",
     "open": r"open-actions/ID",
     "revision": r"revisions/\d{6}/revision\.json",
     "policies": r"revisions/\d{6}/ID/policies\.json",
@@ -188,6 +189,7 @@ TABLE = (
     Row("outcome", ENDED, torn={ENDED: SAYS_FAILURE}, missing={ENDED: SAYS_FAILURE}),
     Row("announced", ENDED),
     Row("open", LOST),
+    Row("day", RUNNING, missing={RUNNING: None}),  # it goes on and is found by its id
     Row("open", RUNNING),
     Row("open", ACCEPTED, missing={ACCEPTED: ""}),  # without its mark nothing looks after it: the one object that must not be lost
     Row(
