@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from shared import telemetry
+from shared.domain import actions
+from shared.domain.actions import Plan
 from shared.ledger.actions import WrongState
 from shared.messages import DeadlineCheck, NodeApply, NodeTask, Outcome, Outgoing, PartResult, RelabelRequest
 from shared.ports import Refused
@@ -118,6 +120,49 @@ def test_everything_delivered_twice_ends_once(fleet: Fleet) -> None:
     assert fleet.ended(action).counts == {"changed": 250}
     assert {notice["id"] for notice in fleet.notices("action.finished")} == {action}
     assert fleet.cloud.dead == []
+
+
+def test_the_first_result_of_a_part_stands(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "PART_SIZE", 1)
+    a_site_of(fleet, 2)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "pause")
+    fleet.cloud.drain()
+    late = PartResult(action=action, part=1, revision=1, outcomes=[Outcome(subject="n000", outcome="failed")])
+    fleet.cloud.publish(PartResult.TOPIC, [late.outgoing()])
+    control(action, "unpause", "an operator", fleet.world, fleet.now)
+    fleet.cloud.drain()
+    assert fleet.outcome(action) == {"n000": "changed", "n001": "changed"}
+
+
+def test_of_two_plans_of_one_action_the_first_stands(fleet: Fleet) -> None:
+    first, second = (Plan(revision=1, planned_at=fleet.now, parts=[[name]]) for name in ("n000", "n001"))
+    assert [fleet.world.actions.settle_plan(NOBODYS, plan) for plan in (first, second)] == [first, first]
+    assert fleet.world.actions.plan(NOBODYS) == first
+
+
+def sweeps(fleet: Fleet, now: datetime) -> None:
+    fleet.now = now
+    fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
+    fleet.cloud.drain()
+
+
+def test_the_mark_of_an_action_that_is_being_accepted_stays_until_its_deadline(fleet: Fleet) -> None:
+    deadline = fleet.now + timedelta(hours=1)
+    fleet.world.store.create(f"open-actions/{NOBODYS}", deadline.isoformat().encode())
+    sweeps(fleet, deadline - timedelta(seconds=1))
+    assert fleet.world.actions.open() == [NOBODYS]
+    sweeps(fleet, deadline)
+    assert fleet.world.actions.open() == []
+
+
+def test_an_action_expires_at_its_deadline_and_not_before(fleet: Fleet) -> None:
+    a_site_of(fleet, 1)
+    accepted = accept(RelabelRequest(name="update_site"), NOBODYS, fleet.world, fleet.now)
+    sweeps(fleet, accepted.deadline - timedelta(microseconds=1))
+    assert fleet.world.actions.outcome(NOBODYS) is None
+    sweeps(fleet, accepted.deadline)
+    assert fleet.ended(NOBODYS).result == "expired"
 
 
 def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fleet: Fleet) -> None:

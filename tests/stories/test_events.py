@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,8 @@ from shared import telemetry
 from shared.adapters.simulated import Simulated
 from shared.domain.labels.events import Kind, change_of
 from shared.domain.nodes import ALIAS_OWNER, OWNER
-from shared.messages import NodeChanged, Outgoing
+from shared.messages import NodeChanged, Notice, Outgoing
+from shared.ports import BusError
 from tests.stories.fleet import Fleet, a_policy
 
 
@@ -124,6 +126,26 @@ def test_a_fight_of_two_writers_is_bounded_and_named_in_one_notice(fleet: Fleet)
     fleet.now += timedelta(minutes=10)
     tell(fleet, "n1")
     assert fleet.labels("n1")["rack"] == "r7"
+
+
+def test_a_notice_of_a_fight_that_the_bus_did_not_take_is_sent_with_the_next_event(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    publish, lost = fleet.world.bus.publish, list[str]()
+
+    def lose_the_first_notice(topic: str, messages: Sequence[Outgoing]) -> None:
+        if topic == Notice.TOPIC and not lost:
+            lost.append(topic)
+            raise BusError("the bus is away")
+        publish(topic, messages)
+
+    fleet.world.bus.publish = lose_the_first_notice  # type: ignore[method-assign]
+    for _ in range(4):
+        fleet.cluster.set_labels("n1", {"rack": "theirs"}, "other-operator")
+        tell(fleet, "n1")
+    assert lost
+    assert len(fleet.notices("conflict.detected")) == 1
 
 
 def test_a_fight_with_somebody_who_takes_our_label_away_is_bounded_too(fleet: Fleet) -> None:

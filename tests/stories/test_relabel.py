@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from shared.domain.nodes import ALIAS_OWNER, OWNER
+from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
 from shared.messages import NodeApply, NodeTask
 from shared.ports import Refused, Unavailable
 from tests.stories.fleet import Fleet, a_policy
@@ -221,6 +223,21 @@ def test_prune_all_takes_what_is_not_declared_and_spares_kubernetes_and_the_vend
     assert told.changes is not None
     assert told.changes.remove == ["example.com/mine", "mine"]
     assert fleet.outcome(fleet.relabels("n1")) == {"n1": "unchanged"}
+
+
+def test_prune_all_goes_by_the_answer_of_its_own_write(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}, prune="all"))
+    fleet.has_nodes(n1={"old": "v"})
+    apply_labels = fleet.cluster.apply_labels
+
+    def and_then_somebody_holds_it(*args: Any, **kwargs: Any) -> Node:
+        answer = apply_labels(*args, **kwargs)
+        fleet.cluster.apply("n1", {"old": "v"}, ALIAS_OWNER)
+        return answer
+
+    fleet.cluster.apply_labels = and_then_somebody_holds_it  # type: ignore[method-assign]
+    fleet.relabels("n1")
+    assert fleet.labels("n1") == {"rack": "r1", "old": "v"}
 
 
 def test_aliases_are_part_of_the_plan_and_written_under_their_own_manager(fleet: Fleet) -> None:

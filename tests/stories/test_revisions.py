@@ -202,6 +202,22 @@ def test_who_loses_the_race_to_a_commit_of_the_same_documents_gets_that_commits_
         eve.commit("eve", START)
 
 
+def test_who_loses_the_race_to_an_older_stage_gets_the_revision_that_took_theirs() -> None:
+    store = open_store("memory:")
+    adam, eve = Revisions(store), Revisions(store)
+    adam.stage("c", [source("a.yaml", a_node_policy("n1", rack="r1"))], "adam", START)
+    old = adam.propose(START)
+    eve.stage("c", [source("a.yaml", a_node_policy("n2", rack="r1"))], "eve", START)
+
+    def adam_commits_the_old_stage_and_zoe_the_new_one() -> None:
+        assert adam._made(old, "adam", START, "", "")
+        Revisions(store).commit("zoe", START)
+
+    eve._store = cast("ObjectStore", Interrupted(store, adam_commits_the_old_stage_and_zoe_the_new_one))
+    revision, _ = eve.commit("eve", START)
+    assert (revision.number, revision.about.by, [node.name for node in revision.nodes()]) == (2, "zoe", ["n2"])
+
+
 def test_who_loses_the_race_begins_again_on_top_of_the_winner() -> None:
     store = open_store("memory:")
     adam = Revisions(store)

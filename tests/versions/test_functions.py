@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,8 +15,8 @@ from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.forecast import forecast
 from shared.domain.versions.plans import Planner
 from shared.ledger.fleets import DocumentFleet
-from shared.messages import TryAgain, VersionCheck, VersionUpdate
-from shared.ports import ClusterError, Refused, Unavailable
+from shared.messages import Outgoing, TryAgain, VersionCheck, VersionUpdate
+from shared.ports import BusError, ClusterError, Refused, Unavailable
 from shared.work.control import control
 from tests.stories.fleet import Fleet
 
@@ -174,6 +174,40 @@ def test_an_update_delivered_again_changes_nothing_twice(site: Site) -> None:
     assert len(site.actions()) == 1
 
 
+def test_an_update_whose_message_was_lost_is_sent_again_by_the_next_check(site: Site) -> None:
+    site.commits(cloud_profile(), shoot())
+    the_update(site)
+    assert site.actions() == []
+    site.checks(EVENING)
+    assert site.versions()[0] == "1.28.1"
+    assert len(site.actions()) == 1
+
+
+def test_a_notice_that_the_bus_did_not_take_is_sent_by_the_next_check(site: Site) -> None:
+    site.commits(cloud_profile(), shoot(pools=()))
+    noon, publish = EVENING.replace(hour=12), site.world.bus.publish
+
+    def closed(topic: str, messages: Sequence[Outgoing]) -> None:
+        raise BusError(f"{topic} is away")
+
+    site.world.bus.publish = closed  # type: ignore[method-assign]
+    with pytest.raises(BusError):
+        check(VersionCheck(), site.world, noon)
+    site.world.bus.publish = publish  # type: ignore[method-assign]
+    site.checks(noon)
+    assert len(site.notices("version.expired")) == 1
+
+
+def test_an_update_of_a_cluster_that_is_being_deleted_meanwhile_is_skipped(site: Site) -> None:
+    site.commits(cloud_profile(), shoot(pools=()))
+    update = the_update(site)
+    site.commits(cloud_profile(), shoot(pools=(), deletionTimestamp="2026-11-20T00:00:00Z"))
+    apply(update, site.world, EVENING)
+    site.cloud.drain()
+    assert site.versions() == ["1.27.3"]
+    assert [each["code"] for each in site.notices("update.skipped")] == ["ClusterDeleting"]
+
+
 def test_an_update_whose_window_has_shut_meanwhile_is_skipped_with_its_reason(site: Site) -> None:
     site.commits(cloud_profile(), shoot(pools=()))
     apply(the_update(site), site.world, EVENING.replace(minute=46))
@@ -194,6 +228,23 @@ def test_an_update_from_a_version_that_the_cluster_left_meanwhile_is_skipped(sit
     site.cloud.drain()
     assert site.versions() == ["1.28.0"]
     assert site.actions() == [{"controlPlane/kubernetes": "skipped"}]
+
+
+class Rehearsing(DocumentFleet):
+    """A fleet that refuses in rehearsals only, as a webhook of the provider may."""
+
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
+        if dry_run:
+            raise Refused("Invalid", "a webhook says no")
+        return super().apply(name, step)
+
+
+def test_what_the_provider_refuses_in_a_rehearsal_is_not_tried(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.ledger.fleets.DocumentFleet", Rehearsing)
+    site.commits(cloud_profile(), shoot(pools=()))
+    site.checks(EVENING)
+    assert site.versions() == ["1.27.3"]
+    assert site.actions() == [{"controlPlane/kubernetes": "failed"}]
 
 
 class Moody(DocumentFleet):
