@@ -110,8 +110,8 @@ def site() -> Iterator[Site]:
         a_policy("pools", {"names": others}, {"halden.example.com/pool": "general"}),
         a_policy("strict", {"names": ["compute05"]}, {zone: "north-1"}, onConflict="fail", priority=5),
     )
-    asked = {"Authorization": "Bearer e30.eyJlbWFpbCI6ImFkYS5sb3ZlbGFjZUBoYWxkZW4uZXhhbXBsZS5jb20ifQ.x"}
-    failed = door.post("/v1.0/actions", {"name": "update_site"}, headers=asked).json["id"]
+    ada = {"REMOTE_USER": "ada.lovelace@halden.example.com"}
+    failed = door.post("/v1.0/actions", {"name": "update_site"}, environ_overrides=ada).json["id"]
     door.cloud.drain()
     door.now += timedelta(hours=2)
     door.create(target_nodes=["compute01", "compute02"])
@@ -123,7 +123,7 @@ def site() -> Iterator[Site]:
         a_policy("zones", {"names": [*nodes, "compute17"]}, {zone: "north-2"}, onConflict="skip"),
         *yaml.safe_load_all(VERSIONS),
     )
-    waiting = door.post("/v1.0/actions", {"name": "update_labels", "parameters": {"target_nodes": [*nodes]}}, headers=asked).json["id"]
+    waiting = door.post("/v1.0/actions", {"name": "update_labels", "parameters": {"target_nodes": [*nodes]}}, environ_overrides=ada).json["id"]
     door.post(f"/v1.0/actions/{waiting}/control/pause")
     door.cloud.drain()
     door.now += timedelta(seconds=40)
