@@ -191,7 +191,7 @@ class World:
         """The committed documents."""
         return Revisions(self.store)
 
-    def knows(self, name: str, revision: Revision | None) -> bool:
+    def knows(self, name: str, revision: Declaring | None) -> bool:
         """Whether a document or a setting declares a cluster of this name."""
         return (revision is not None and name in revision.clusters) or (name == "default" and bool(self.settings.cluster))
 
@@ -206,14 +206,19 @@ class World:
         Raises Refused for a name that neither knows.
         """
         declared = revision.clusters if revision else {}
-        if name in declared:
+        if self.must_know(name, revision) in declared:
             return self.opened(name, declared[name])
-        if name == "default" and self.settings.cluster:
-            return self.open_cluster(access_from_url(self.settings.cluster), name)
-        known = ", ".join(sorted(declared)) or "none"
-        raise Refused(
-            "ClusterUnknown", f"no cluster {name!r}: set HULLMARK_CLUSTER, or name a Cluster document of the revision (there: {known})"
-        )
+        return self.open_cluster(access_from_url(self.settings.cluster), name)
+
+    def must_know(self, name: str, revision: Declaring | None) -> str:
+        """The name itself, where a document or a setting declares it. Raises Refused."""
+        if not self.knows(name, revision):
+            known = ", ".join(sorted(revision.clusters if revision else ())) or "none"
+            raise Refused(
+                "ClusterUnknown",
+                f"no cluster {name[:80]!r}: set HULLMARK_CLUSTER, or name a Cluster document of the revision (there: {known})",
+            )
+        return name
 
     def opened(self, name: str, access: Access | Outdated) -> Cluster:
         """The cluster of a document. Raises Refused."""

@@ -24,6 +24,8 @@ POLICIES_AGE = 10.0
 """Seconds after which a newly committed revision is looked for."""
 NODES_AGE = 30.0
 """Seconds after which the nodes are listed again: how long a changed node label may go unseen."""
+NAMESPACES = 20_000
+"""How many namespaces' sums are kept: more than a cluster has, and few enough for memory."""
 OLD = 300.0
 """Seconds after which what could not be refreshed is worth a warning."""
 
@@ -31,9 +33,13 @@ OLD = 300.0
 class PodPolicies:
     """The policies of one revision, summed up once for each namespace that is asked about."""
 
-    def __init__(self, policies: Sequence[PodLabelPolicySpec], open_cluster: Callable[[str], Cluster]) -> None:
+    def __init__(
+        self, policies: Sequence[PodLabelPolicySpec], open_cluster: Callable[[str], Cluster], named: Callable[[str], str] = str
+    ) -> None:
         self.open_cluster = open_cluster
-        """A cluster by its name, `default` included. Raises ClusterError."""
+        """A cluster by its declared name. Raises ClusterError."""
+        self.named = named
+        """The declared name of the cluster that a review's path names. Raises Refused for one that nobody declares."""
         self.keys = copying(policies, None)
         """Those that any policy wants."""
         self._policies = policies
@@ -43,6 +49,8 @@ class PodPolicies:
         """What pods of this namespace get."""
         keys = self._sums.get(namespace)
         if keys is None:
+            if len(self._sums) >= NAMESPACES:  # a review may name any
+                self._sums.clear()
             keys = self._sums[namespace] = copying(self._policies, namespace)
         return keys
 
@@ -74,7 +82,11 @@ class PodTopology:
         keys = declared.of(place.namespace)
         if not keys:
             return Additions()
-        nodes, reads = self._of(cluster, declared)
+        try:
+            cluster = declared.named(cluster)
+        except ClusterError as error:
+            return _nothing(str(error))
+        nodes, reads = self._of(cluster)
         try:
             labels = nodes.labels(place.node, declared.keys, until - self._clock())
         except (Late, ClusterError, TimeoutError) as error:
@@ -88,12 +100,24 @@ class PodTopology:
         found = decide(place, keys, labels, own)
         return Additions(found.labels, found.annotations, (*found.warnings, *warnings)) if warnings else found
 
+    @property
+    def kept(self) -> list[str]:
+        """The clusters of which something is kept in memory."""
+        with self._lock:
+            return sorted(self._nodes)
+
     def ready(self, cluster: str) -> bool:
         """Whether reviews of `cluster` can be answered from memory. Starts what is missing, waits for nothing."""
         declared = self._declared.peek()
-        return declared is not None and (not declared.keys or self._of(cluster, declared)[0].warm(declared.keys))
+        if declared is None or not declared.keys:
+            return declared is not None
+        try:
+            return self._of(declared.named(cluster))[0].warm(declared.keys)
+        except ClusterError:
+            return False
 
-    def _of(self, cluster: str, declared: PodPolicies) -> tuple[NodeCache, Reads]:
+    def _of(self, cluster: str) -> tuple[NodeCache, Reads]:
+        """What is kept of a declared cluster's nodes: for any name that is asked for, memory would grow with the callers' imagination."""
         with self._lock:
             if cluster not in self._nodes:
                 reads = Reads(clock=self._clock)
@@ -131,7 +155,8 @@ def declared_by(world: World) -> PodPolicies:
     revision = world.releases.look().committed
     policies = revision.policies.pod_policies if revision else ()
 
-    def open_cluster(name: str) -> Cluster:
-        return world.cluster(world.default_cluster(revision) if name == "default" else name, revision)
+    def named(name: str) -> str:
+        name = world.default_cluster(revision) if name == "default" else name
+        return world.must_know(name, revision)
 
-    return PodPolicies(policies, open_cluster)
+    return PodPolicies(policies, lambda name: world.cluster(name, revision), named)

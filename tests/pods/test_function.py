@@ -142,8 +142,11 @@ def test_policies_are_those_of_the_newest_revision_and_nodes_those_of_the_cluste
             assert patched(review, asked(client, review, f"/{cluster}"))["metadata"]["labels"] == {ZONE: cluster}
         (warning,) = asked(client, review, "/")["warnings"]
         assert "east, west" in warning
-        (warning,) = asked(client, review, "/nowhere")["warnings"]
-        assert "no cluster 'nowhere'" in warning
+        for number in range(3):
+            (warning,) = asked(client, review, f"/nowhere-{number}")["warnings"]
+            assert f"no cluster 'nowhere-{number}'" in warning
+            assert client.get(f"/nowhere-{number}").status_code == 503
+        assert wiring.pod_topology().kept == ["east", "west"]
     finally:
         wiring.install(None)
 
