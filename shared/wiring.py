@@ -104,9 +104,9 @@ def clock_from(settings: Settings) -> Callable[[], datetime]:
         return lambda: datetime.now(UTC)
     try:
         stopped = datetime.fromisoformat(settings.now)
-    except ValueError as error:
+        stopped = stopped.replace(tzinfo=stopped.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise SettingsError(f"HULLMARK_NOW={settings.now!r} is no RFC 3339 time such as 2026-01-31T22:00:00Z") from error
-    stopped = stopped.replace(tzinfo=stopped.tzinfo or UTC).astimezone(UTC)
     return lambda: stopped
 
 

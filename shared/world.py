@@ -73,13 +73,13 @@ class Settings(BaseModel):
     `iap:AUDIENCE` (Identity-Aware Proxy's signed header for that audience). `none`, so that nothing is believed by accident."""
     now: str = ""
     """RFC 3339. Stops the clock, for tests only."""
-    action_seconds: float = 3600
+    action_seconds: float = Field(default=3600, gt=0, le=31_536_000)
     """Seconds after which an action that has not ended is closed as expired. 100,000 nodes take about three minutes."""
     keep_actions_days: int = Field(default=90, ge=7)
     """Days that the records of ended actions are kept. At least 7: a message lives that long, and must find its action."""
-    in_flight: int = 8
+    in_flight: int = Field(default=8, ge=1)
     """Requests to one cluster at a time, from one process. Four to eight saturate two server cores; 32 is the most."""
-    writes_per_second: float = 0
+    writes_per_second: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Writes a second to one cluster from one process; 0 leaves the pace to the server's answers (429, Retry-After)."""
 
     @field_validator("owner")
@@ -122,7 +122,8 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise SettingsError("; ".join(f"HULLMARK_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())) from error
+            said = [(str(e["loc"][0]).upper(), e["msg"].removeprefix("Value error, ")) for e in error.errors()]
+            raise SettingsError("; ".join(f"HULLMARK_{name}: {why}" for name, why in said)) from error
 
     def kubeconfig(self, name: str | None, context: str | None) -> KubeconfigFile:
         """The kubeconfig that a document names. Raises Refused, saying what to configure."""

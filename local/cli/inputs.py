@@ -30,6 +30,12 @@ R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml", ".json")
+EMACS_LOCK = ".#"
+"""How the dangling link begins that Emacs keeps beside a file that is being edited."""
+DOCUMENT_BYTES = 256 << 20
+"""The most that one file of documents may have; room for 100,000 nodes of 2 kB."""
+LISTING_BYTES = 4 << 30
+"""The most that a listing of nodes may have: with managed fields, up to 20 kB a node."""
 
 
 def documents_option(command: F) -> F:
@@ -63,9 +69,9 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> da
         return clock_from(Settings.from_environment())()
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError as error:
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise click.BadParameter(f"{value!r} is no RFC 3339 time such as 2026-01-31T22:00:00Z") from error
-    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
 
 
 def read_files(names: Sequence[str]) -> list[Source]:
@@ -74,26 +80,42 @@ def read_files(names: Sequence[str]) -> list[Source]:
 
 
 def _expand(name: str) -> list[str]:
-    path = Path(name)
-    if name != "-" and path.is_dir():
-        found = sorted(str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-        # Who may write to a repository may not choose what is read beside it: a check prints what it reads.
-        if outside := [file for file in found if not Path(file).resolve().is_relative_to(path.resolve())]:
-            raise Failure(
-                "OutsideFolder", f"{outside[0]}: a symbolic link that leads out of {name}; name its target with -f if it is meant"
-            )
-        if not found:
-            raise Failure("NotFound", f"{name}: no {', '.join(SUFFIXES)} file in this folder")
-        return found
-    return [name]
+    if name == "-" or not os.path.isdir(name):
+        return [name]
+    found = sorted(file for file in _walked(name) if file.endswith(SUFFIXES))
+    # Who may write to a repository may not choose what is read beside it: a check prints what it reads.
+    root = Path(os.path.realpath(name))
+    if outside := [file for file in found if not Path(os.path.realpath(file)).is_relative_to(root)]:
+        raise Failure("OutsideFolder", f"{outside[0]}: a symbolic link that leads out of {name}; name its target with -f if it is meant")
+    if not found:
+        raise Failure("NotFound", f"{name}: no {', '.join(SUFFIXES)} file in this folder")
+    return found
 
 
-def read_bytes(name: str) -> bytes:
-    """A file's bytes, standard input's for `-`. Raises Failure."""
+def _walked(folder: str) -> Iterator[str]:
+    """Every file below a folder; links to folders are not followed. Raises Failure for a folder that can't be listed: what is passed over
+    in silence would count as removed.
+    """
+
+    def unlisted(error: OSError) -> None:
+        raise Failure("NotFound", f"{error.filename}: {error.strerror}")
+
+    for parent, _, files in os.walk(folder, onerror=unlisted):
+        yield from (os.path.join(parent, file) for file in files if not file.startswith(EMACS_LOCK))
+
+
+def read_bytes(name: str, limit: int = DOCUMENT_BYTES) -> bytes:
+    """A file's bytes, standard input's for `-`. Raises Failure for what is no file, and for more bytes than the limit."""
+    from shared.adapters.files import NotReadable, read_named, too_large
+
     try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise Failure("NotFound", f"{name}: {error.strerror or error}") from error
+        if name != "-":
+            return read_named(name, limit)
+        if len(data := sys.stdin.buffer.read(limit + 1)) > limit:
+            raise too_large(limit)
+        return data
+    except (NotReadable, OSError) as error:
+        raise Failure("NotFound", f"{name}: {error}") from error
 
 
 def read_value(name: str) -> Any:

@@ -13,6 +13,7 @@ import click
 from local.cli.inputs import documents_option, read_files
 from local.cli.output import ERROR, OK, PENDING, Failure, emit
 from local.manifests.files import ChangedMeanwhile, is_manifest, read_if, replace, walk
+from shared.adapters.files import NotReadable
 from shared.domain.documents.kinds import LabelAliases, parsed
 from shared.domain.documents.reading import DocumentsRefused, read
 from shared.domain.labels.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force
@@ -146,6 +147,9 @@ def _in_file(file: str, renamings: Renamings, target: str, write: bool, errors: 
             replace(file, data, examined.data)
     except OSError as error:
         errors.append(f"{file}: {error.strerror}")
+        return []
+    except NotReadable as error:
+        errors.append(f"{file}: {error}")
         return []
     except ChangedMeanwhile as error:
         errors.append(str(error))

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import DeclaredSite, ListedNodes, documents_option, read_bytes, read_files, read_filter
+from local.cli.inputs import LISTING_BYTES, DeclaredSite, ListedNodes, documents_option, read_bytes, read_files, read_filter
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
 from shared.domain.documents.reading import Source, read_nodes
 from shared.domain.labels.plans import LabelPlan, PlanRequest
@@ -71,7 +71,7 @@ def _asked(target: str | None, filter_file: str | None, cluster: str | None, ser
 
 
 def _listed(file: str) -> ListedNodes:
-    return ListedNodes(read_nodes(Source(file, read_bytes(file))), Settings.from_environment().field_managers)
+    return ListedNodes(read_nodes(Source(file, read_bytes(file, LISTING_BYTES))), Settings.from_environment().field_managers)
 
 
 def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | None) -> LabelPlan:

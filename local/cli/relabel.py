@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ulid import ULID
 
 from local.cli.cloud import service
-from local.cli.inputs import read_filter, who
+from local.cli.inputs import read_bytes, read_filter, who
 from local.cli.output import ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
 from local.cli.service import Ledger
 from shared.domain.labels.plans import LabelPlan, PlanRequest
@@ -183,7 +182,7 @@ def exit_code(answer: Mapping[str, Any]) -> int:
 def _kept_plan(file: str) -> tuple[LabelPlan, PlanRequest]:
     """The plan in a file of `hullmark plan --out`, and how it was asked for. Raises Failure."""
     try:
-        kept = json.loads(Path(file).read_text())
+        kept = json.loads(read_bytes(file))
         return LabelPlan.model_validate(kept), PlanRequest.model_validate(kept["asked"])
     except ValidationError as error:
         flaw = error.errors(include_url=False)[0]

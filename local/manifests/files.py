@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from shared.adapters.files import opened_named, read_all
 from shared.domain.manifests.findings import Bytes
 
 SUFFIXES = (".yaml", ".yml", ".json", ".tpl", ".gotmpl", ".tmpl", ".j2")
@@ -17,6 +18,8 @@ SUFFIXES = (".yaml", ".yml", ".json", ".tpl", ".gotmpl", ".tmpl", ".j2")
 _SKIPPED = frozenset({".git", ".hg", ".svn"})
 _BINARY_LOOK = 8192
 _MAPPED_FROM = 1 << 20
+_LARGEST = 256 << 20
+"""The most that is taken from what says no size of its own: a pipe, or a file that grows."""
 
 
 class ChangedMeanwhile(Exception):
@@ -49,25 +52,14 @@ def walk(path: str) -> Iterator[str]:
 
 def read_if(path: str, wanted: Callable[[Bytes], bool]) -> bytes | None:
     """A text file's bytes if `wanted` says so; None for the others and for binary files. Large files are looked through where they lie
-    and come into memory only if wanted. Raises OSError.
+    and come into memory only if wanted. Raises NotReadable.
     """
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        size = os.fstat(handle).st_size
-        if size < _MAPPED_FROM:
-            data = _whole(handle, size)
+    with opened_named(path) as handle:
+        if os.fstat(handle).st_size < _MAPPED_FROM:
+            data = read_all(handle, _LARGEST)
             return data if wanted(data) and not _binary(data) else None
         with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as mapped:
             return mapped[:] if wanted(mapped) and not _binary(mapped[:_BINARY_LOOK]) else None
-    finally:
-        os.close(handle)
-
-
-def _whole(handle: int, size: int) -> bytes:
-    parts = [os.read(handle, size + 1)]
-    while parts[-1] and sum(map(len, parts)) > size:  # it grew, or is a pipe that tells no size
-        parts.append(os.read(handle, _MAPPED_FROM))
-    return b"".join(parts)
 
 
 def _binary(head: bytes) -> bool:

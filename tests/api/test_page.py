@@ -123,7 +123,9 @@ def site() -> Iterator[Site]:
         a_policy("zones", {"names": [*nodes, "compute17"]}, {zone: "north-2"}, onConflict="skip"),
         *yaml.safe_load_all(VERSIONS),
     )
-    waiting = door.post("/v1.0/actions", {"name": "update_labels", "parameters": {"target_nodes": [*nodes]}}, environ_overrides=ada).json["id"]
+    waiting = door.post("/v1.0/actions", {"name": "update_labels", "parameters": {"target_nodes": [*nodes]}}, environ_overrides=ada).json[
+        "id"
+    ]
     door.post(f"/v1.0/actions/{waiting}/control/pause")
     door.cloud.drain()
     door.now += timedelta(seconds=40)

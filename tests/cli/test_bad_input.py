@@ -233,3 +233,130 @@ def test_a_half_written_store_is_told_with_the_object(
     ran = hullmark("relabel", "--all")
     assert ran.code == 1
     assert "nodes/00000.json in the store can't be read: JSONDecodeError" in " ".join(ran.out.split())
+
+
+# --- what is no file of documents
+
+
+def fifo(name: str) -> None:
+    os.mkfifo(name)
+
+
+def endless(name: str) -> None:
+    Path(name).symlink_to("/dev/zero")
+
+
+def loop(name: str) -> None:
+    Path(name).symlink_to(Path(name).name)
+
+
+def gone(name: str) -> None:
+    Path(name).symlink_to("gone.txt")
+
+
+def ten_gigabytes(name: str) -> None:
+    with open(name, "wb") as file:
+        file.truncate(10 << 30)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [(fifo, "not a regular file"), (endless, "not a regular file"), (loop, "symbolic links"), (ten_gigabytes, "larger than 256")],
+)
+@pytest.mark.parametrize(
+    "command",
+    [("validate", "-f"), ("plan", "-f"), ("documents", "stage", "-f"), ("relabel", "--filter"), ("relabel", "--plan"),
+     ("webhook", "check", "-f"), ("versions", "plan", "-f")],
+)  # fmt: skip
+def test_what_is_no_file_is_an_error_and_never_a_wait(
+    hullmark: Hullmark, command: tuple[str, ...], made: Callable[[str], None], says: str
+) -> None:
+    made("x.yaml")
+    ran = hullmark(*command, "x.yaml")
+    assert ran.code == 1
+    assert ran.err.startswith("error: x.yaml: ")
+    assert says in ran.err
+
+
+@pytest.mark.timeout(60)
+def test_a_listing_of_nodes_and_a_manifest_are_files_too(hullmark: Hullmark, site: Write) -> None:
+    fifo("pipe.yaml")
+    site(GOOD)
+    assert "pipe.yaml: not a regular file" in hullmark("plan", "-f", "site.yaml", "--nodes", "pipe.yaml").err
+    assert "pipe.yaml: not a regular file" in hullmark("migrate", "pipe.yaml", "--check").err
+    assert "/dev/zero: not a regular file" in hullmark("migrate", "/dev/zero", "--check").err
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("made", [fifo, loop, gone])
+def test_a_file_of_a_folder_that_cannot_be_read_is_not_passed_over(hullmark: Hullmark, site: Write, made: Callable[[str], None]) -> None:
+    """What is missing from the documents counts as removed, and its labels with it."""
+    Path("site").mkdir()
+    site(GOOD, name="site/good.yaml")
+    made("site/more.yaml")
+    ran = hullmark("documents", "stage", "-f", "site")
+    assert (ran.code, ran.err.partition(": ")[2].partition(": ")[0]) == (1, "site/more.yaml")
+    assert not Path(".hullmark").exists()
+
+
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(hullmark: Hullmark, site: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("site/closed").mkdir(parents=True)
+    site(GOOD, name="site/good.yaml")
+    scan = os.scandir
+
+    def refuses(path: str) -> object:
+        if path == "site/closed":
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuses)  # tests may run as root, who may list everything
+    ran = hullmark("validate", "-f", "site")
+    assert (ran.code, ran.err) == (1, "error: site/closed: Permission denied\n")
+
+
+def test_a_folder_named_like_a_file_is_walked_and_an_editors_lock_is_no_document(hullmark: Hullmark, site: Write) -> None:
+    Path("site/x.yaml").mkdir(parents=True)
+    site(GOOD, name="site/x.yaml/in.yaml")
+    Path("site/.#in.yaml").symlink_to("ada@host.4711:1")
+    ran = hullmark("validate", "-f", "site", "-o", "json")
+    assert (ran.code, ran.json["valid"]) == (0, True)
+
+
+def test_a_pipe_that_the_shell_holds_open_is_read(hullmark: Hullmark) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"- nonsense")
+    os.close(writing)
+    try:
+        assert "a document is a mapping" in hullmark("validate", "-f", f"/dev/fd/{reading}").out
+    finally:
+        os.close(reading)
+
+
+# --- settings
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("NOW", "0001-01-01T00:00:00+14:00"),
+        ("ACTION_SECONDS", "0"),
+        ("ACTION_SECONDS", "inf"),
+        ("IN_FLIGHT", "0"),
+        ("WRITES_PER_SECOND", "nan"),
+        ("WRITES_PER_SECOND", "-1"),
+        ("IDENTITY", "iap"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_refused_by_its_name(
+    hullmark: Hullmark, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(f"HULLMARK_{variable}", value)
+    ran = hullmark("documents", "list")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(f"error: HULLMARK_{variable}")
+    assert "Value error" not in ran.err
+
+
+def test_a_time_outside_of_the_calendar_is_refused(hullmark: Hullmark, site: Write) -> None:
+    assert "is no RFC 3339 time" in hullmark("validate", "-f", site(GOOD), "--now", "0001-01-01T00:00:00+14:00").err

@@ -12,7 +12,7 @@ COMMANDS = Group(
         "Usage": Reason("the arguments don't fit together", "read `hullmark COMMAND --help`"),
         "Error": Reason("the command can't do that", "do what the message says"),
         "File": Reason("a file can't be read or written", "correct its name or its rights"),
-        "NotFound": Reason("a file or folder is not there, or holds no documents", "correct its name"),
+        "NotFound": Reason("a file or folder is not there, is no regular file, is too large, or holds no documents", "name another"),
         "Invalid": Reason("a file is not what is expected of it", "correct it as the message says"),
         "OutsideFolder": Reason("a symbolic link leads out of the folder that is read", "name its target with `-f`, if it is meant"),
         "StalePlan": Reason("the documents or the cluster changed since the plan was made", "make a new plan"),
