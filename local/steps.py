@@ -73,7 +73,7 @@ class Steps(BaseModel):
 @functools.cache
 def load() -> Steps:
     """Read the file that lies beside the functions."""
-    found = yaml.safe_load((ROOT / "functions" / "steps.yaml").read_text())
-    for name, step in found["steps"].items():
+    document = yaml.safe_load((ROOT / "functions" / "steps.yaml").read_text())
+    for name, step in document["steps"].items():
         step["name"] = name
-    return Steps.model_validate(found)
+    return Steps.model_validate(document)

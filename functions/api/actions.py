@@ -55,13 +55,13 @@ class ListQuery(BaseModel):
     """How many actions to list."""
 
     model_config = ConfigDict(extra="ignore")
-    limit: int = Field(default=100, ge=1, le=1000, description="The newest so many.")
+    limit: int = Field(default=100, ge=1, le=1000, description="How many.")
 
 
 class StepQuery(BaseModel):
     """How much to tell."""
 
-    verbosity: int = Field(default=1, ge=0, le=5, description="0 no notes; 1 every node but the unchanged; 2 and more: those too.")
+    verbosity: int = Field(default=1, ge=0, le=5, description="0 no notes; 1: every node but the unchanged; 2 and more: all nodes.")
 
 
 class CreateQuery(BaseModel):
@@ -117,7 +117,7 @@ def begin(asked: RelabelRequest, world: World, parameters: Mapping[str, Any]) ->
 
 
 def _about_nodes(error: ValidationError) -> bool:
-    return any(each["loc"][:1] in ((), ("target_nodes",), ("node_filter",)) for each in error.errors())
+    return any(flaw["loc"][:1] in ((), ("target_nodes",), ("node_filter",)) for flaw in error.errors())
 
 
 PARAMETERS = ("target_nodes", "node_filter", "cluster", "dry_run")
@@ -132,7 +132,7 @@ def _given(body: CreateAction) -> dict[str, Any]:
     unknown = sorted(set(given) - set(PARAMETERS))
     if unknown:
         said = [Said(message=f"unknown parameter {name}: there are {', '.join(PARAMETERS)}", reason="UnknownParameter") for name in unknown]
-        raise ApiError(400, "Invalid parameters", "; ".join(each.message for each in said), said)
+        raise ApiError(400, "Invalid parameters", "; ".join(problem.message for problem in said), said)
     return given
 
 
@@ -141,10 +141,10 @@ def _given(body: CreateAction) -> dict[str, Any]:
 
 @routes.post("/actions", responses=answers(201, Action, body=True))
 def create_action(query: CreateQuery, body: CreateAction) -> Response:
-    """Start an action: make nodes true to the newest committed documents.
+    """Start an action: bring nodes in sync with the newest committed documents.
 
     Refused (400) without nodes, with unknown ones (each is named), for another action, without committed documents, and, for
-    named nodes, while no revision has taken part in a site action. 201 says that it is recorded; it runs behind the bus.
+    named nodes, while no revision has taken part in a site action. 201 means that it is recorded and will run.
     """
     world = wiring.world()
     accepted = start(body.name, _given(body), world, kept=body.parameters or {})
@@ -165,49 +165,49 @@ def located(action: str) -> str:
     ),
 )
 def list_actions(query: ListQuery) -> Response:
-    """The newest actions, oldest of them first."""
+    """List the newest actions, oldest first."""
     world = wiring.world()
-    found = recalled(world.actions.ids(limit=query.limit), world)
-    return send([action_body(each).model_dump(mode="json") for each in found])
+    actions = recalled(world.actions.ids(limit=query.limit), world)
+    return send([action_body(listed).model_dump(mode="json") for listed in actions])
 
 
 @routes.get("/actions/<action>", responses=answers(200, ActionDetail, 404))
 def show_action(path: ActionPath) -> Response:
-    """One action: where it stands, its steps, the nodes that need a person, who commanded it."""
+    """Show an action: its state, steps, nodes that need attention, and the controls it was given."""
     world = wiring.world()
-    found = remembered(path.action, world) or standing(path.action, world)
-    return send(action_body(found, detail=True, world=world))
+    shown = remembered(path.action, world) or standing(path.action, world)
+    return send(action_body(shown, detail=True, world=world))
 
 
 @routes.get("/actions/<action>/outcome", responses=answers(200, OutcomeBody, 404))
 def show_outcome(path: ActionPath) -> Response:
-    """What became of every node; while it runs, of those that are done."""
+    """Show the outcome of every node; while it runs, of those that are done."""
     world = wiring.world()
-    found = standing(path.action, world)
-    return send(outcome_body(found, outcome_so_far(found, world)))
+    shown = standing(path.action, world)
+    return send(outcome_body(shown, outcome_so_far(shown, world)))
 
 
 @routes.get("/actions/<action>/steps/<step>", responses=answers(200, StepDetail, 404))
 def show_step(path: StepPath, query: StepQuery) -> Response:
-    """One step: `plan`, `relabel_nodes` (what became of each node, and why) or `rollup`."""
+    """Show a step: `plan`, `relabel_nodes` (the outcome of every node, and why) or `rollup`."""
     world = wiring.world()
-    found = standing(path.action, world)
-    step = step_detail(found, outcome_so_far(found, world), path.step, query.verbosity)
+    shown = standing(path.action, world)
+    step = step_detail(shown, outcome_so_far(shown, world), path.step, query.verbosity)
     if step is None:
-        cause = f"action {path.action} has no step {path.step}: there are plan, {found.middle}, rollup"
+        cause = f"action {path.action} has no step {path.step}: there are plan, {shown.middle}, rollup"
         raise ApiError(404, "Step not found", cause)
     return send(step)
 
 
 @routes.post("/actions/<action>/control/<verb>", responses=answers(202, ActionDetail, 404, 409))
 def control_action(path: ControlPath) -> Response:
-    """`stop`, `pause`, `unpause`; `retry` starts a new action on the nodes that failed (its id and Location are answered)."""
+    """`stop`, `pause`, `unpause`; `retry` starts a new action on the nodes that failed, and returns its id and Location."""
     world = wiring.world()
     if path.verb not in ("stop", "pause", "unpause", "retry"):
         raise ApiError(404, "Control not supported", f"there is no control {path.verb}: stop, pause, unpause, retry")
     if path.verb == "retry":
         again = begin(retried(path.action, who(), world), world, {})
-        found = standing(again.id, world)
-        return send(action_body(found, detail=True, world=world), 202, {"Location": located(again.id)})
+        started = standing(again.id, world)
+        return send(action_body(started, detail=True, world=world), 202, {"Location": located(again.id)})
     control(path.action, path.verb, who(), world, world.clock())
     return send(action_body(standing(path.action, world), detail=True, world=world), 202)

@@ -106,7 +106,7 @@ def success(message: str, reason: str, code: int = 200, said: Iterable[Said] = (
         status="Success",
         message=message,
         reason=reason,
-        details=Details(errorCount=sum(each.error for each in listed), messageList=listed),
+        details=Details(errorCount=sum(entry.error for entry in listed), messageList=listed),
         code=phrase,
     )
 
@@ -136,8 +136,8 @@ def said_of(problem: DocumentProblem, *, error: bool = True) -> Said:
 
 def invalid(title: str, error: ValidationError) -> ApiError:
     """A body, query or path that its model refuses, every problem at once. What was sent is not repeated: it may hold secrets."""
-    said = [Said(message=_worded(each["loc"], each["msg"], each["type"]), reason=each["type"]) for each in error.errors(include_url=False)]
-    return ApiError(400, title, "; ".join(each.message for each in said), said)
+    said = [Said(message=_worded(flaw["loc"], flaw["msg"], flaw["type"]), reason=flaw["type"]) for flaw in error.errors(include_url=False)]
+    return ApiError(400, title, "; ".join(entry.message for entry in said), said)
 
 
 def _worded(where: tuple[int | str, ...], message: str, kind: str) -> str:

@@ -20,10 +20,10 @@ from functions.api.answers import ApiError, Status, failure, invalid, translated
 
 MAX_BODY = 8 * 2**20
 """Bytes of one request's body: a site's documents are below 2 MB, functions-framework itself takes 10 MB."""
-ABOUT = """Keeps the labels of Kubernetes nodes true to declared documents: Airship's calls (Shipyard, Drydock, Promenade), and a few more.
+ABOUT = """Keeps the labels of Kubernetes nodes in sync with documents: Airship's calls (Shipyard, Drydock, Promenade), and a few more.
 
 Everything under `/v1.0` is served under `/api/v1.0` too. Who may call is decided by the platform before a request comes here;
-who called is recorded with every action. Every 4xx and 5xx has the same body, with each problem in `details.messageList`."""
+the caller is recorded with every action. Every 4xx and 5xx has the same body, with every problem in `details.messageList`."""
 
 log = logging.getLogger("hullmark.api")
 
@@ -39,11 +39,11 @@ class Request(FlaskRequest):
         if not self.get_data():
             raise ApiError(400, "Invalid format", "the body is empty: send a JSON object")
         try:
-            found = json.loads(self.get_data(), parse_constant=_no_number)
-            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text, and could not be kept
+            value = json.loads(self.get_data(), parse_constant=_no_number)
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text, and could not be kept
         except (ValueError, RecursionError) as error:
             raise ApiError(400, "Invalid format", f"the body is not JSON: {error}") from error
-        return found
+        return value
 
 
 def _no_number(name: str) -> None:

@@ -63,7 +63,7 @@ class Why(BaseModel):
     """What is kept with a revision."""
 
     model_config = ConfigDict(extra="ignore")
-    message: str = Field(default="", max_length=2000, description="Why, in words.")
+    message: str = Field(default="", max_length=2000, description="The reason for the change.")
     source: str = Field(default="", max_length=2000, description="Where the documents come from: a git commit, a URL.")
 
 
@@ -115,7 +115,9 @@ def stage(path: CollectionPath, query: StageQuery) -> Response:
     sources = [*(sources_of([kept]) if kept else []), *sources]
     _must_be_yaml(sources)
     staged = world.revisions.stage(path.collection, sources, who(), world.clock())
-    said = success(f"{len(staged.files)} file(s) staged in collection {path.collection}", "Staged; commitconfigdocs makes them count", 201)
+    said = success(
+        f"{len(staged.files)} file(s) staged in collection {path.collection}", "Staged; to be committed with commitconfigdocs", 201
+    )
     body = StagedBody(**dict(said), collection=path.collection, files=[name for name, _ in staged.files], digest=staged.digest)
     return send(body, 201, {"Location": f"{request.script_root}/v1.0/configdocs/{path.collection}"})
 
@@ -123,15 +125,15 @@ def stage(path: CollectionPath, query: StageQuery) -> Response:
 def _sent(collection: str) -> list[Source]:
     """The files of the body. Raises ApiError 400 and 415."""
     if request.mimetype == "multipart/form-data":
-        found = [Source(part.filename or f"{collection}.yaml", part.stream.read()) for part in request.files.getlist("files")]
+        sources = [Source(part.filename or f"{collection}.yaml", part.stream.read()) for part in request.files.getlist("files")]
     elif not request.mimetype or request.mimetype in YAML_TYPES:
-        found = [Source(f"{collection}.yaml", request.get_data())]
+        sources = [Source(f"{collection}.yaml", request.get_data())]
     else:
         cause = f"the body is {request.mimetype}: send YAML as application/x-yaml, or files as multipart/form-data"
         raise ApiError(415, "Unsupported Media Type", cause)
-    if not any(source.data.strip() for source in found):
+    if not any(source.data.strip() for source in sources):
         raise ApiError(400, "Validation failed", "there are no documents in the body (of a multipart body, the field is `files`)")
-    return found
+    return sources
 
 
 def _must_be_yaml(sources: list[Source]) -> None:
@@ -154,7 +156,7 @@ def remove(path: CollectionPath) -> Response:
     """Stage a collection's removal, in place of what its buffer held; the next commit takes it away."""
     world = wiring.world()
     staged = world.revisions.remove(path.collection, who(), world.clock())
-    said = success(f"the removal of collection {path.collection} is staged", "Staged; commitconfigdocs makes it count", 200)
+    said = success(f"the removal of collection {path.collection} is staged", "Staged; to be committed with commitconfigdocs", 200)
     return send(StagedBody(**dict(said), collection=path.collection, files=[], digest=staged.digest))
 
 

@@ -85,11 +85,11 @@ class Task(BaseModel):
 # --- from the ledger
 
 
-def task_of(found: Standing, outcomes: list[Outcome], stopped_by: str | None = None) -> Task:
+def task_of(standing: Standing, outcomes: list[Outcome], stopped_by: str | None = None) -> Task:
     """The action as Drydock would show it, with what became of these nodes."""
-    asked, ended = found.request, found.outcome
-    status: TaskStatus = _status(found)
-    updated = ended.finished_at if ended else found.plan.planned_at if found.plan else asked.requested_at
+    asked, ended = standing.request, standing.outcome
+    status: TaskStatus = _status(standing)
+    updated = ended.finished_at if ended else standing.plan.planned_at if standing.plan else asked.requested_at
     given = parameters_of(asked)
     return Task(
         task_id=asked.id,
@@ -97,7 +97,7 @@ def task_of(found: Standing, outcomes: list[Outcome], stopped_by: str | None = N
         parent_task_id=None,
         design_ref=str(given.get("design_ref") or f"revisions/{asked.revision}"),
         status=status,
-        result=_rolled_up(found, outcomes),
+        result=_rolled_up(standing, outcomes),
         node_filter=given.get("node_filter"),
         subtask_id_list=[f"{asked.id}.{outcome.subject}" for outcome in outcomes],
         subtasks=[_brief(asked.id, outcome) for outcome in outcomes],
@@ -143,10 +143,10 @@ def subtask_of(task: Task, outcome: Outcome) -> Task:
     )
 
 
-def _status(found: Standing) -> TaskStatus:
-    if found.outcome:
-        return "terminated" if found.outcome.result == "stopped" else "complete"
-    return "queued" if found.plan is None else "running"
+def _status(standing: Standing) -> TaskStatus:
+    if standing.outcome:
+        return "terminated" if standing.outcome.result == "stopped" else "complete"
+    return "queued" if standing.plan is None else "running"
 
 
 def _result(counts: Mapping[str, int]) -> TaskResult:
@@ -160,14 +160,14 @@ def _message(outcome: Outcome, at: str) -> TaskMessage:
     return TaskMessage(message=in_one_line(outcome), error=error, context_type="node", context=outcome.subject, ts=at, extra=extra)
 
 
-def _rolled_up(found: Standing, outcomes: list[Outcome]) -> TaskOutcome:
+def _rolled_up(standing: Standing, outcomes: list[Outcome]) -> TaskOutcome:
     """Drydock's result. Unlike the original the causes are told here too, not only on the leaves; unchanged nodes need no message."""
-    ended = found.outcome
-    at = stamp(ended.finished_at if ended else found.request.requested_at)
+    ended = standing.outcome
+    at = stamp(ended.finished_at if ended else standing.request.requested_at)
     messages = [_message(outcome, at) for outcome in outcomes if outcome.outcome != "unchanged"]
     if ended and not ended.counts:
         why = ended.message or "No nodes in scope, nothing to relabel."
-        messages = [TaskMessage(message=why, error=ended.result != "success", context_type="task", context=found.request.id, ts=at)]
+        messages = [TaskMessage(message=why, error=ended.result != "success", context_type="task", context=standing.request.id, ts=at)]
     result: TaskResult = "incomplete"
     if ended:
         result = _result(ended.counts) if ended.counts or ended.result == "success" else "failure"
@@ -177,6 +177,6 @@ def _rolled_up(found: Standing, outcomes: list[Outcome]) -> TaskOutcome:
         reason=ended.reason if ended else "",
         successes=[o.subject for o in outcomes if o.outcome not in UNSUCCESSFUL],
         failures=[o.subject for o in outcomes if o.outcome in UNSUCCESSFUL],
-        links=[{"rel": "action", "href": f"/v1.0/actions/{found.request.id}"}],
+        links=[{"rel": "action", "href": f"/v1.0/actions/{standing.request.id}"}],
         details=TaskDetails(errorCount=sum(m.error for m in messages), messageList=messages),
     )

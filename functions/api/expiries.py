@@ -1,4 +1,4 @@
-"""Versions for the page: which expire when and how many places in the documents run them, and what the next windows will bring."""
+"""Versions for the page: when they expire, how many pools and control planes run them, and what the next windows will change."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from shared.domain.versions.profiles import Gardener
 
 AHEAD = 90
-"""Days to look ahead: the first notice of a version's end comes then."""
+"""Days to look ahead: when the first notice about an expiring version is sent."""
 COMING = 30
-"""Days that the forecast on the page reaches."""
+"""Days that the forecast on the page covers."""
 FORECAST_CLUSTERS = 500
-"""Clusters that the page forecasts at most: about a second's work, once an hour."""
+"""Most clusters that the page forecasts: about a second's work, once an hour."""
 _READ: dict[tuple[ObjectStore, int], Gardener] = {}
 _COMING: dict[tuple[ObjectStore, int, datetime], list[ForecastEntry]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Expiring:
-    """A version that ends soon, or has ended and is in use. `days` are whole ones, negative after the end."""
+    """A version that expires soon, or has expired and is in use. `days`: whole days left, negative after."""
 
     profile: str
     subject: str
@@ -39,7 +39,7 @@ class Expiring:
 
 
 def gardener_of(revision: Revision) -> list[Document]:
-    """Its Gardener documents; none where they can't be read, so that labels are shown all the same (version_check tells of it)."""
+    """Return its Gardener documents; none if they can't be read, so that labels are still shown (version_check reports it)."""
     try:
         return revision.gardener
     except RecordUnreadable:
@@ -47,7 +47,7 @@ def gardener_of(revision: Revision) -> list[Document]:
 
 
 def expiring(revision: Revision | None, world: World, now: datetime) -> list[Expiring] | None:
-    """What ends first comes first. None where the documents hold no profile: then there is nothing to tell about."""
+    """List expiring versions, soonest first; None if the documents hold no profile."""
     if revision is None or not (documents := gardener_of(revision)):
         return None
     from shared.domain.versions.plans import offers_of
@@ -56,19 +56,19 @@ def expiring(revision: Revision | None, world: World, now: datetime) -> list[Exp
 
     fleet = _read(revision, documents, world)
     clusters = list(DocumentFleet(world.store, fleet.clusters).clusters())
-    found = []
+    offers = []
     for name, profile in merged_profiles(fleet).items():
-        users = [each for each in clusters if (f"{each.namespace}/" if each.own else "") + each.profile == name]
-        found += [
+        users = [cluster for cluster in clusters if (f"{cluster.namespace}/" if cluster.own else "") + cluster.profile == name]
+        offers += [
             Expiring(name, offer.subject, offer.version, (offer.expires or "")[:10], offer.daysLeft, offer.inUse)
             for offer in offers_of(name, profile, users, now)
             if offer.daysLeft is not None and offer.daysLeft <= AHEAD and (offer.daysLeft >= 0 or offer.inUse)
         ]
-    return sorted(found, key=lambda each: (each.days, each.profile, each.subject, each.version))
+    return sorted(offers, key=lambda offer: (offer.days, offer.profile, offer.subject, offer.version))
 
 
 def coming(revision: Revision | None, world: World, now: datetime) -> list[ForecastEntry]:
-    """What the next COMING days' windows will bring to the clusters of the documents, soonest first; stuck ones among them."""
+    """List what the windows of the next COMING days will change, soonest first, stuck updates included."""
     if revision is None or not (documents := gardener_of(revision)):
         return []
     key = (world.store, revision.number, now.replace(minute=0, second=0, microsecond=0))

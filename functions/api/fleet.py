@@ -1,4 +1,4 @@
-"""What the page and the metrics show, gathered from the ledger."""
+"""What the page and the metrics show, read from the store."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from functions.api.standing import Standing, recalled
 from shared.domain.actions import UNREADABLE
 from shared.domain.names import WHOLE_SITE
-from shared.domain.overview import NotTrue, counted, not_true
+from shared.domain.overview import OutOfSync, counted, out_of_sync
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.world import World
 
 LISTED = 25
-"""Actions to show, at least; the page shows so many."""
+"""Actions that the page lists."""
 LOOKED_AT = 200
-"""Actions to look at, at most: back to the newest one on the whole site of each cluster (a sweep comes every hour)."""
+"""Most actions to read: back to the newest one on the whole site of every cluster (a sweep runs every hour)."""
 
 
 @dataclass(frozen=True)
 class FleetOverview:
-    """One look at everything."""
+    """The state of the whole fleet."""
 
     revision: Revision | None
-    """The newest one; None before the first, and where it can't be read."""
+    """The newest revision; None before the first, or if it can't be read."""
     newest: int
     trouble: str
-    """Why the newest revision can't be read; empty where it can."""
+    """Why the newest revision can't be read; else empty."""
     clusters: list[str]
-    not_true: list[NotTrue]
+    out_of_sync: list[OutOfSync]
     running: list[Standing]
     recent: list[Standing]
     """Newest first."""
@@ -37,23 +37,23 @@ class FleetOverview:
 
     @property
     def behind(self) -> bool:
-        """Whether no action on the whole site has brought the newest revision to the nodes yet."""
-        reached = (found.outcome for found in self.recent if speaks_of_all(found))
+        """Whether the newest revision has not been applied to the whole site yet."""
+        reached = (standing.outcome for standing in self.recent if covers_whole_site(standing))
         return self.newest > 0 and not any(outcome and outcome.revision >= self.newest for outcome in reached)
 
     @property
     def unreadable(self) -> int:
-        """Records in view that can't be read: the newest revision, and what actions ended with."""
-        return bool(self.trouble) + sum(bool(found.outcome and found.outcome.reason == UNREADABLE) for found in self.recent)
+        """How many records can't be read: the newest revision, and outcomes of recent actions."""
+        return bool(self.trouble) + sum(bool(standing.outcome and standing.outcome.reason == UNREADABLE) for standing in self.recent)
 
 
-def speaks_of_all(found: Standing) -> bool:
-    """Whether it looked at every node of its cluster: then no older action matters."""
-    return found.request.name in WHOLE_SITE and not found.request.dry_run and bool(found.outcome and found.outcome.counts)
+def covers_whole_site(standing: Standing) -> bool:
+    """Whether it looked at every node of its cluster, so that no older action matters."""
+    return standing.request.name in WHOLE_SITE and not standing.request.dry_run and bool(standing.outcome and standing.outcome.counts)
 
 
 def newest_revision(world: World) -> tuple[int, Revision | None, list[str], str]:
-    """Its number (0 before the first), the revision and its clusters; where it can't be read, why."""
+    """Return its number (0 before the first), the revision, its clusters, and why it can't be read."""
     try:
         revision = world.releases.look().committed
         return revision.number if revision else 0, revision, [*(revision.clusters if revision else ())], ""
@@ -62,24 +62,24 @@ def newest_revision(world: World) -> tuple[int, Revision | None, list[str], str]
 
 
 def look(world: World) -> FleetOverview:
-    """Gather it: a listing, and two reads for every action not seen before."""
+    """Read the state of the fleet: a listing, and two reads for every action not seen before."""
     number, revision, clusters, trouble = newest_revision(world)
     recent: list[Standing] = []
     known, told = {*clusters}, set[str]()
     newest_first = itertools.islice(world.actions.newest_first(), LOOKED_AT)
     while not (told and known <= told) and (some := list(itertools.islice(newest_first, LISTED))):
-        found = recalled(some, world)
-        recent += found
-        known |= {each.request.cluster for each in found}
-        told |= {each.request.cluster for each in found if speaks_of_all(each)}
-    ended = [(found.request, found.outcome) for found in recent if found.outcome]
+        batch = recalled(some, world)
+        recent += batch
+        known |= {standing.request.cluster for standing in batch}
+        told |= {standing.request.cluster for standing in batch if covers_whole_site(standing)}
+    ended = [(standing.request, standing.outcome) for standing in recent if standing.outcome]
     return FleetOverview(
         revision=revision,
         newest=number,
         trouble=trouble,
         clusters=sorted(known),
-        not_true=not_true(ended),
-        running=[found for found in recent if not found.outcome],
+        out_of_sync=out_of_sync(ended),
+        running=[standing for standing in recent if not standing.outcome],
         recent=recent,
         results=counted(ended),
     )

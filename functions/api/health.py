@@ -1,4 +1,4 @@
-"""`/health`, `/metrics`, `/openapi.json`: is it alive, how does it fare, what does it answer."""
+"""`/health`, `/metrics`, `/openapi.json`: the service about itself."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def health() -> Response:
 
 
 def metrics() -> Response:
-    """Prometheus text: this instance's counters, and what the store says of actions and nodes."""
+    """Prometheus text: this instance's counters, and the state of actions and nodes."""
     world = wiring.world()
     fleet = look(world)
     return Response(exposition([*telemetry.metrics(), *_gauges(fleet), *_versions(fleet.revision, world)]), content_type=CONTENT_TYPE)
 
 
 def _versions(revision: Revision | None, world: World) -> list[Family]:
-    """What runs, and how long it may: by the documents, without asking any live fleet. Nothing where they can't be read."""
+    """Versions in use and their days left, from the documents alone; nothing where they can't be read."""
     if revision is None or not gardener_of(revision):
         return []
     from shared.domain.versions.notices import gauges
@@ -52,13 +52,13 @@ def _versions(revision: Revision | None, world: World) -> list[Family]:
 
 
 def _gauges(fleet: FleetOverview) -> list[Family]:
-    clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.not_true)})
+    clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.out_of_sync)})
     ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
-    bad = tuple(Sample(sum(each.cluster == name for each in fleet.not_true), {"cluster": name}) for name in clusters)
+    bad = tuple(Sample(sum(node.cluster == name for node in fleet.out_of_sync), {"cluster": name}) for name in clusters)
     return [
         Family("hullmark_actions", "Ended actions among the newest, by name and result.", "gauge", ended),
         Family("hullmark_actions_open", "Actions that have not ended.", "gauge", (Sample(len(fleet.running)),)),
-        Family("hullmark_nodes_not_true", "Nodes whose newest outcome is not a good one.", "gauge", bad),
+        Family("hullmark_nodes_not_true", "Nodes that their newest action left out of sync.", "gauge", bad),
         Family("hullmark_revision", "The newest committed revision.", "gauge", (Sample(fleet.newest),)),
         Family("hullmark_records_unreadable", "Records among the newest that can't be read.", "gauge", (Sample(fleet.unreadable),)),
     ]
@@ -75,7 +75,7 @@ SERVED: tuple[tuple[str, Callable[[], Response], type[BaseModel] | dict[str, Any
     ("metrics", metrics, media("text/plain")),
     ("openapi.json", openapi, ANY_JSON),
 )
-"""At the root, where platforms look, and under Airship's prefix."""
+"""Served at the root, where platforms look, and under Airship's prefix."""
 for name, function, answered in SERVED:
     routes.get(f"/{name}", responses=answers(200, answered), operation_id=function.__name__)(function)
     routes.get(f"/v1.0/{name}", responses=answers(200, answered), operation_id=f"{function.__name__}_v1")(function)

@@ -33,13 +33,13 @@ class NodeQuery(BaseModel):
     """Which cluster."""
 
     model_config = ConfigDict(extra="ignore")
-    cluster: str | None = Field(default=None, max_length=253, description="Where there are several; else the default one.")
+    cluster: str | None = Field(default=None, max_length=253, description="Default: the default cluster.")
 
 
 class PutQuery(NodeQuery):
     """Which cluster, and what to do where others hold a key with another value."""
 
-    force: bool = Field(default=True, description="Take keys over; false answers 409 with their holders.")
+    force: bool = Field(default=True, description="Take over keys of other owners; false: answer 409 with the owners.")
 
 
 class Pair(BaseModel):
@@ -109,8 +109,10 @@ class _At:
         """The documents' word on the node, and what the next relabel does to one that carries these labels of ours."""
         if self.revision is None:
             return AsDeclared(revision=None, differ=False, labels={}, next_relabel=Changes())
-        found = declare(self.name, self.revision.node(self.name), self.node, self.revision.policies, self.cluster_name, self.cluster.owner)
-        labels = dict(found.labels) if isinstance(found, DeclaredLabels) else {}
+        resolved = declare(
+            self.name, self.revision.node(self.name), self.node, self.revision.policies, self.cluster_name, self.cluster.owner
+        )
+        labels = dict(resolved.labels) if isinstance(resolved, DeclaredLabels) else {}
         following = back_again(carried, labels)
         differ = bool(following.set or following.remove)
         return AsDeclared(revision=self.revision.number, differ=differ, labels=labels, next_relabel=following)
@@ -123,7 +125,7 @@ class _At:
 
 @routes.get("/node-labels/<node>", responses=answers(200, NodeBody, 404))
 def show_labels(path: NodePath, query: NodeQuery) -> Response:
-    """A node's labels, who holds each, and what the documents declare."""
+    """Show a node's labels, their owners, and what the documents declare."""
     at = _At(path.node, query.cluster, wiring.world())
     owners = {key: list(managers) for key, managers in sorted(at.node.owners.items())}
     carried = {key: at.node.labels[key] for key in at.owned if key in at.node.labels}
@@ -140,16 +142,16 @@ def show_labels(path: NodePath, query: NodeQuery) -> Response:
 
 @routes.put("/node-labels/<node>", responses=answers(200, NodeLabelsBody, 404, 409, body=True))
 def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
-    """Make this the whole set of labels that Hullmark owns on the node, at once, until the next relabel brings the documents' back.
+    """Replace the labels that Hullmark owns on the node, at once, until the next relabel restores the documents' labels.
 
-    What others own and this does not name stays. A node that carries exactly this is left alone.
+    Labels of other owners stay unless named here. A node that already matches is not written.
     """
     world = wiring.world()
     labels, problems = asked_for(body.model_dump())
     at = _At(path.node, query.cluster, world)
     problems += refusals(labels, at.revision.policies.allow_protected if at.revision else ())
     if problems:
-        raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=each, reason="InvalidLabel") for each in problems])
+        raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=problem, reason="InvalidLabel") for problem in problems])
     difference = diff(DeclaredLabels(labels, {}), at.node, owner=at.cluster.owner)
     after = _apply(at, labels, force=query.force) if difference.write else at.node
     declared = at.declared(labels)
@@ -166,10 +168,10 @@ def _apply(at: _At, labels: dict[str, str], *, force: bool) -> Node:
         return at.cluster.apply_labels(at.name, at.node.uid, labels, force=force)
     except NodeGone as gone:
         at.read()  # 404 where it is gone; else another one of that name came while we wrote
-        raise ApiError(409, "Conflict", f"node {at.name} was replaced while it was written: ask again", retry=True) from gone
+        raise ApiError(409, "Conflict", f"node {at.name} was replaced while it was written: try again", retry=True) from gone
     except Conflict as conflict:
         said = [
-            Said(message=f"{key} is held by {who} with another value", reason="Conflict") for key, who in sorted(conflict.managers.items())
+            Said(message=f"{key} is owned by {who} with another value", reason="Conflict") for key, who in sorted(conflict.managers.items())
         ]
         raise ApiError(409, "Conflict", str(conflict), said) from conflict
     except Stale as stale:
@@ -185,7 +187,7 @@ def _difference(declared: AsDeclared) -> str:
         return ""
     following = declared.next_relabel
     words = [f"{key}={value}" for key, value in following.set.items()] + [f"{key}-" for key in following.remove]
-    return f"differs from revision {declared.revision}: the next relabel brings back {' '.join(words)}"
+    return f"differs from revision {declared.revision}: the next relabel restores {' '.join(words)}"
 
 
 def _warned(declared: AsDeclared) -> list[Said]:

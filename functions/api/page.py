@@ -1,6 +1,6 @@
-"""The page: what a person wants to know at one look, rendered here, without scripts.
+"""The status page: the state of the fleet at a glance, rendered on the server, without scripts.
 
-`/` shows which nodes are not true and why, what runs, what happened; `/actions/ID` one action.
+`/` shows which nodes are out of sync and why, what runs, what happened; `/actions/ID` shows one action.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from flask import Blueprint, Response, render_template, request
 from functions.api.answers import ApiError
 from functions.api.expiries import AHEAD, COMING, coming, expiring
 from functions.api.fleet import LISTED, look
-from functions.api.standing import Standing, needing_a_person, outcome_so_far, parameters_of, standing
+from functions.api.standing import Standing, needing_attention, outcome_so_far, parameters_of, standing
 from shared import wiring
-from shared.domain.overview import NOT_TRUE
+from shared.domain.overview import OUT_OF_SYNC
 
 routes = Blueprint("page", __name__, template_folder="templates")
 ROWS = 200
-"""Rows of a table at most; below it stands where the rest is."""
+"""Most rows of a table; a line below it says where to see the rest."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -31,7 +31,7 @@ HEADERS = {
 
 @routes.get("/")
 def index() -> Response:
-    """Everything at one look."""
+    """Show the fleet at a glance."""
     world = wiring.world()
     fleet, now = look(world), world.clock()
     ending = expiring(fleet.revision, world, now)
@@ -44,33 +44,33 @@ def index() -> Response:
         days=COMING,
         rows=ROWS,
         listed=LISTED,
-        running=any(found.moving for found in fleet.running),
+        running=any(standing.moving for standing in fleet.running),
     )
 
 
 @routes.get("/actions/<action>")
 def action(action: str) -> Response:
-    """One action: who asked for what, where it stands, what became of each node."""
+    """Show one action: who requested what, how far it is, the outcome of every node."""
     world = wiring.world()
     now = world.clock()
     try:
-        found = standing(action, world)
+        shown = standing(action, world)
     except ApiError as missing:
         return _page("missing.html", now, status=missing.status, cause=missing.cause, running=False)
-    known = outcome_so_far(found, world)
+    known = outcome_so_far(shown, world)
     outcomes = known.outcomes if known else []
-    bad = needing_a_person(outcomes)
+    bad = needing_attention(outcomes)
     return _page(
         "action.html",
         now,
-        found=found,
-        parameters=parameters_of(found.request),
+        action=shown,
+        parameters=parameters_of(shown.request),
         known=known,
         bad=bad,
-        good=[outcome for outcome in outcomes if outcome.outcome not in NOT_TRUE],
+        good=[outcome for outcome in outcomes if outcome.outcome not in OUT_OF_SYNC],
         commands=world.actions.commands(action),
         rows=ROWS,
-        running=found.moving,
+        running=shown.moving,
     )
 
 
@@ -80,7 +80,7 @@ def _page(template: str, now: datetime, *, status: int = 200, **shown: object) -
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """How long ago, in the largest unit that tells enough: `5 min ago`."""
+    """Say how long ago, in the largest fitting unit: `5 min ago`."""
     seconds = (now - moment).total_seconds()
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
@@ -89,7 +89,7 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def mark(word: str) -> str:
-    """The colour of a word of ours; the word itself is always there too."""
+    """Return the colour of an outcome or state; the word itself is always shown too."""
     colours = {
         "good": ("success", "Complete", "changed", "unchanged"),
         "bad": ("failure", "Failed", "failed", "missing", "expired"),
@@ -103,9 +103,9 @@ def many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def asked(found: Standing) -> str:
-    """What an action is about: every node, a filter, or names."""
-    names = found.request.target_nodes
+def asked(standing: Standing) -> str:
+    """Say which nodes an action targets: every node, a filter, or names."""
+    names = standing.request.target_nodes
     if names:
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return "nodes of a filter" if found.request.node_filter and found.request.node_filter.filter_set else "every node"
+    return "nodes selected by a filter" if standing.request.node_filter and standing.request.node_filter.filter_set else "every node"

@@ -26,5 +26,7 @@ def permit() -> None:
     route = request.url_rule
     if route is None or not request.environ.get(READS_ONLY) or needed(request.method, route.rule) == "reading":
         return
-    cause = f"{request.method} {request.path} changes something, and this address is for readers: ask for api_invokers and use the other"
+    cause = (
+        f"{request.method} {request.path} changes something, and this address is read-only: get into api_invokers and use the other address"
+    )
     raise ApiError(403, "Forbidden", cause, [Said(message=cause, reason="ReadsOnly")])

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from functions.api.standing import Progress, Standing, in_one_line, needing_a_person, parameters_of
+from functions.api.standing import Progress, Standing, in_one_line, needing_attention, parameters_of
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome, Lifecycle, action_id
 from shared.domain.names import RELABEL_NODES, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
@@ -132,9 +132,9 @@ def stamp(moment: datetime) -> str:
     return str(moment.replace(tzinfo=None))
 
 
-def action_body(found: Standing, *, detail: bool = False, world: World | None = None) -> Action:
+def action_body(standing: Standing, *, detail: bool = False, world: World | None = None) -> Action:
     """Shipyard's action; with `detail` (and `world`), as it is shown alone."""
-    asked, outcome = found.request, found.outcome
+    asked, outcome = standing.request, standing.outcome
     common: dict[str, Any] = {
         "id": asked.id,
         "name": asked.name,
@@ -145,11 +145,11 @@ def action_body(found: Standing, *, detail: bool = False, world: World | None = 
         "context_marker": asked.context_marker,
         "dag_id": asked.name,
         "dag_execution_date": asked.requested_at.isoformat(),
-        "dag_status": DAG_STATUS[found.lifecycle],
-        "action_lifecycle": found.lifecycle,
+        "dag_status": DAG_STATUS[standing.lifecycle],
+        "action_lifecycle": standing.lifecycle,
         "committed_rev_id": outcome.revision if outcome and outcome.revision else asked.revision,
-        "steps": steps_of(found, needing_a_person(outcome.outcomes)[:NOTED_IN_ACTION] if detail and outcome else []),
-        "notes": [_note(found, f"action/{asked.id}", asked.id, "Configdoc", f"Configdoc revision {asked.revision}")],
+        "steps": steps_of(standing, needing_attention(outcome.outcomes)[:NOTED_IN_ACTION] if detail and outcome else []),
+        "notes": [_note(standing, f"action/{asked.id}", asked.id, "Configdoc", f"Configdoc revision {asked.revision}")],
         "cluster": asked.cluster,
         "dry_run": asked.dry_run,
         "retry_of": asked.retry_of,
@@ -157,7 +157,7 @@ def action_body(found: Standing, *, detail: bool = False, world: World | None = 
         "result": outcome.result if outcome else None,
         "message": outcome.message if outcome else "",
         "counts": outcome.counts if outcome else {},
-        "progress": found.progress,
+        "progress": standing.progress,
     }
     if not detail or world is None:
         return Action(**common)
@@ -179,41 +179,41 @@ STATES: dict[Lifecycle, tuple[StepState, StepState, StepState]] = {
 """States of plan, work and rollup by where the action stands."""
 
 
-def steps_of(found: Standing, noted: Iterable[Outcome]) -> list[ActionStep]:
+def steps_of(standing: Standing, noted: Iterable[Outcome]) -> list[ActionStep]:
     """The three steps, the outcomes noted on the one that does the work."""
-    states = STATES[found.lifecycle]
-    if found.outcome and found.outcome.reason and not found.outcome.counts:
+    states = STATES[standing.lifecycle]
+    if standing.outcome and standing.outcome.reason and not standing.outcome.counts:
         states = ("failed", "upstream_failed", "success")  # it ended before there was a plan
     return [
         ActionStep(
             id=name,
-            url=f"/actions/{found.request.id}/steps/{name}",
+            url=f"/actions/{standing.request.id}/steps/{name}",
             index=index,
             state=state,
-            notes=[_of_node(found, name, outcome) for outcome in noted] if index == 2 else _of_step(found, name),
+            notes=[_of_node(standing, name, outcome) for outcome in noted] if index == 2 else _of_step(standing, name),
         )
-        for index, (name, state) in enumerate(zip(("plan", found.middle, "rollup"), states, strict=True), 1)
+        for index, (name, state) in enumerate(zip(("plan", standing.middle, "rollup"), states, strict=True), 1)
     ]
 
 
-def _of_step(found: Standing, name: str) -> list[Note]:
-    outcome = found.outcome
+def _of_step(standing: Standing, name: str) -> list[Note]:
+    outcome = standing.outcome
     if name != "rollup" or outcome is None:
         return []
     counts = ", ".join(f"{number} {kind}" for kind, number in outcome.counts.items()) or "no nodes"
     text = f"{outcome.result}: {counts}" + (f"; {outcome.message}" if outcome.message else "")
-    return [_note(found, f"step/{found.request.id}/rollup", found.request.id, "Result", text)]
+    return [_note(standing, f"step/{standing.request.id}/rollup", standing.request.id, "Result", text)]
 
 
-def _of_node(found: Standing, step: str, outcome: Outcome) -> Note:
+def _of_node(standing: Standing, step: str, outcome: Outcome) -> Note:
     failed = " (error)" if outcome.outcome in UNSUCCESSFUL else ""
     text = f"node:{outcome.subject}: {in_one_line(outcome)}{failed}"
     verbosity = 2 if outcome.outcome == "unchanged" else 1
-    return _note(found, f"step/{found.request.id}/{step}", outcome.subject, "Task Message", text, verbosity)
+    return _note(standing, f"step/{standing.request.id}/{step}", outcome.subject, "Task Message", text, verbosity)
 
 
-def _note(found: Standing, where: str, subject: str, kind: str, text: str, verbosity: int = 1) -> Note:
-    at = found.outcome.finished_at if found.outcome and where.startswith("step/") else found.request.requested_at
+def _note(standing: Standing, where: str, subject: str, kind: str, text: str, verbosity: int = 1) -> Note:
+    at = standing.outcome.finished_at if standing.outcome and where.startswith("step/") else standing.request.requested_at
     return Note(
         assoc_id=where,
         subject=subject,
@@ -225,16 +225,16 @@ def _note(found: Standing, where: str, subject: str, kind: str, text: str, verbo
     )
 
 
-def outcome_body(found: Standing, known: ActionOutcome | None) -> OutcomeBody:
+def outcome_body(standing: Standing, known: ActionOutcome | None) -> OutcomeBody:
     """What became of every node; `known` is all there is of it so far."""
-    ended = found.outcome
+    ended = standing.outcome
     return OutcomeBody(
-        id=found.request.id,
-        action_lifecycle=found.lifecycle,
+        id=standing.request.id,
+        action_lifecycle=standing.lifecycle,
         result=ended.result if ended else None,
         reason=ended.reason if ended else "",
         message=ended.message if ended else "",
-        revision=known.revision if known else found.request.revision,
+        revision=known.revision if known else standing.request.revision,
         finished_at=ended.finished_at.isoformat() if ended else None,
         counts=known.counts if known else {},
         outcomes=known.outcomes if known else [],
@@ -242,36 +242,36 @@ def outcome_body(found: Standing, known: ActionOutcome | None) -> OutcomeBody:
     )
 
 
-def step_detail(found: Standing, known: ActionOutcome | None, name: str, verbosity: int) -> StepDetail | None:
+def step_detail(standing: Standing, known: ActionOutcome | None, name: str, verbosity: int) -> StepDetail | None:
     """One step with its notes up to a verbosity; None where the action has no such step."""
     listed = [*(known.outcomes if known else ()), *(Outcome(subject=n, outcome="unchanged") for n in (known.unchanged if known else ()))]
-    step = next((step for step in steps_of(found, listed) if step.id == name), None)
+    step = next((step for step in steps_of(standing, listed) if step.id == name), None)
     if step is None:
         return None
-    began = found.request.requested_at
-    since, until = _ran(found, name)
+    began = standing.request.requested_at
+    since, until = _ran(standing, name)
     return StepDetail(
         **step.model_dump(exclude={"notes"}),
         notes=[note for note in step.notes if note.verbosity <= verbosity],
         task_id=name,
-        dag_id=found.request.name,
+        dag_id=standing.request.name,
         execution_date=began.isoformat(),
         queued_dttm=began.isoformat(),
         start_date=since.isoformat() if since else None,
         end_date=until.isoformat() if until else None,
         duration=(until - since).total_seconds() if since and until else None,
         try_number=1,
-        operator=OPERATORS.get(name) or ("version_check" if found.request.name == UPDATE_VERSIONS else "relabel_request"),
+        operator=OPERATORS.get(name) or ("version_check" if standing.request.name == UPDATE_VERSIONS else "relabel_request"),
     )
 
 
-def _ran(found: Standing, name: str) -> tuple[datetime | None, datetime | None]:
+def _ran(standing: Standing, name: str) -> tuple[datetime | None, datetime | None]:
     """From when to when a step ran."""
-    began = found.request.requested_at
-    planned = found.plan.planned_at if found.plan else None
-    ended = found.outcome.finished_at if found.outcome else None
+    began = standing.request.requested_at
+    planned = standing.plan.planned_at if standing.plan else None
+    ended = standing.outcome.finished_at if standing.outcome else None
     if name == "plan":
         return began, planned or ended
-    if name == found.middle:
+    if name == standing.middle:
         return planned or (began if ended else None), ended
     return ended, ended

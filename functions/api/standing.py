@@ -1,4 +1,4 @@
-"""One action as the ledger has it: what was asked, how far it is, how it ended."""
+"""One action as recorded: what was requested, how far it is, how it ended."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from shared.world import World
 ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 """An action's id: a ULID."""
 MIDDLE_STEP = {UPDATE_VERSIONS: "version_apply"}
-"""What the step between `plan` and `rollup` is called; `relabel_nodes` where nothing else is said."""
+"""The name of the step between `plan` and `rollup`; `relabel_nodes` for all other actions."""
 
 
 class Progress(BaseModel):
-    """Nodes that have an outcome, of all that are meant; both 0 before the plan is made."""
+    """How many nodes have an outcome, of how many; both 0 before the plan is made."""
 
     done: int
     total: int
@@ -35,7 +35,7 @@ class Progress(BaseModel):
 
 @dataclass(frozen=True)
 class Standing:
-    """One action, gathered: what was asked, the plan where it has not ended yet, how it ended."""
+    """One action as read from the store: the request, the plan while it runs, the outcome once it has ended."""
 
     request: ActionRequest
     plan: Plan | None
@@ -56,7 +56,7 @@ class Standing:
 
     @property
     def moving(self) -> bool:
-        """Whether it goes on by itself."""
+        """Whether it is making progress: neither paused nor ended."""
         return self.lifecycle in ("Pending", "Processing")
 
     @property
@@ -66,51 +66,51 @@ class Standing:
 
 
 def standing(action: str, world: World) -> Standing:
-    """Gather one action. Raises ApiError 404."""
-    found = gather(action, world)
-    if found is None:
+    """Read one action. Raises ApiError 404."""
+    state = gather(action, world)
+    if state is None:
         cause = f"no action {action}"
         raise ApiError(404, "Action not found", cause, [Said(message=cause, reason="UnknownAction")])
-    return found
+    return state
 
 
 _KEPT: OrderedDict[tuple[ObjectStore, str], Standing] = OrderedDict()
 _lock = Lock()
 READERS = 16
-"""Reads at a time when several actions are wanted."""
+"""Parallel reads when several actions are needed."""
 KEPT = 200_000
-"""Names in all that the remembered actions may hold, an outcome with its reason counting as ten: about 40 MB."""
+"""Node names that cached actions may hold in total, an outcome with its reason counting as ten: about 40 MB."""
 
 
 def remembered(action: str, world: World) -> Standing | None:
-    """One action with its outcome in short (see overview.in_short). What has ended never changes, so it is read once."""
+    """Read one action with a shortened outcome (see overview.in_short). An ended action never changes, so it is read once."""
     key = (world.store, action)
     with _lock:
         if key in _KEPT:
             return _KEPT[key]
-    found = gather(action, world)
-    if found is None or found.outcome is None or found.outcome.reason == UNREADABLE:  # what can't be read may be brought back
-        return found
-    found = replace(found, outcome=in_short(found.request, found.outcome))
+    state = gather(action, world)
+    if state is None or state.outcome is None or state.outcome.reason == UNREADABLE:  # an unreadable record may be restored
+        return state
+    state = replace(state, outcome=in_short(state.request, state.outcome))
     with _lock:
-        _KEPT[key] = found
+        _KEPT[key] = state
         while sum(map(_weight, _KEPT.values())) > KEPT:
             _KEPT.popitem(last=False)
-    return found
+    return state
 
 
 def recalled(actions: Sequence[str], world: World) -> list[Standing]:
-    """Several actions in their order, read side by side: a bucket takes its 30 ms for each object."""
+    """Read several actions in parallel, in their order: a bucket takes 30 ms an object."""
     with ThreadPoolExecutor(READERS) as readers:
-        return [found for found in readers.map(lambda action: remembered(action, world), actions) if found]
+        return [state for state in readers.map(lambda action: remembered(action, world), actions) if state]
 
 
-def _weight(found: Standing) -> int:
-    return 10 + 10 * len(found.outcome.outcomes) + len(found.outcome.unchanged) if found.outcome else 0
+def _weight(standing: Standing) -> int:
+    return 10 + 10 * len(standing.outcome.outcomes) + len(standing.outcome.unchanged) if standing.outcome else 0
 
 
 def gather(action: str, world: World) -> Standing | None:
-    """Gather one action: two reads when it has ended, three and two listings while it runs. None where there is none."""
+    """Read one action: two reads when it has ended, three and two listings while it runs. None if it does not exist."""
     ledger = world.actions
     asked = ledger.shown(action) if ID.fullmatch(action) else None
     if asked is None:
@@ -124,29 +124,29 @@ def gather(action: str, world: World) -> Standing | None:
     return Standing(asked, plan, None, lifecycle(plan, None, paused=ledger.paused(action)), done)
 
 
-def outcome_so_far(found: Standing, world: World) -> ActionOutcome | None:
-    """How it ended, or what is known of it while it runs; None before the plan is made."""
-    if found.outcome or found.plan is None:
-        return found.outcome
-    told = world.actions.part_outcomes(found.request.id, found.plan)
-    known = found.plan.model_copy(
-        update={"parts": [[outcome.subject for outcome in told.get(n, ())] for n in range(1, len(found.plan.parts) + 1)]}
+def outcome_so_far(standing: Standing, world: World) -> ActionOutcome | None:
+    """Return how it ended, or what is known while it runs; None before the plan is made."""
+    if standing.outcome or standing.plan is None:
+        return standing.outcome
+    told = world.actions.part_outcomes(standing.request.id, standing.plan)
+    known = standing.plan.model_copy(
+        update={"parts": [[outcome.subject for outcome in told.get(n, ())] for n in range(1, len(standing.plan.parts) + 1)]}
     )
-    return conclude(known, told, found.plan.planned_at)
+    return conclude(known, told, standing.plan.planned_at)
 
 
 def parameters_of(asked: ActionRequest) -> dict[str, Any]:
-    """What was asked, as it came in; of a message, what it said."""
+    """Return the parameters as they were sent."""
     return asked.parameters or asked.model_dump(include={"target_nodes", "node_filter", "dry_run"}, exclude_defaults=True)
 
 
-def needing_a_person(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Failed, missing, stopped and skipped ones."""
+def needing_attention(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return the failed, missing, stopped and skipped nodes."""
     return [outcome for outcome in outcomes if outcome.outcome in UNSUCCESSFUL or outcome.outcome == "skipped"]
 
 
 def in_one_line(outcome: Outcome) -> str:
-    """What became of a node, in one line: what changed, or why it did not."""
+    """Put a node's outcome in one line: what changed, or why it did not."""
     changes = outcome.changes
     words = [f"{key}={value}" for key, value in sorted(changes.set.items())] + [f"{key}-" for key in changes.remove] if changes else []
     cause = ": ".join(filter(None, (outcome.reason, outcome.message)))

@@ -123,8 +123,8 @@ def create_task(body: CreateTask) -> Response:
 def list_tasks() -> Response:
     """The newest hundred, each without its nodes: GET one for what became of them."""
     world = wiring.world()
-    found = recalled(world.actions.ids(limit=100), world)
-    return send([task_of(each, []).model_dump(mode="json") for each in found])
+    tasks = recalled(world.actions.ids(limit=100), world)
+    return send([task_of(task, []).model_dump(mode="json") for task in tasks])
 
 
 @routes.get("/tasks/<task>", responses=answers(200, TASK_OR_LAYERS, 404))
@@ -132,16 +132,16 @@ def show_task(path: TaskPath, query: TaskQuery) -> Response:
     """One task with its nodes rolled up, or one node's subtask."""
     world = wiring.world()
     action, _, node = path.task.partition(".")
-    found = standing(action, world)
-    known = outcome_so_far(found, world)
+    shown = standing(action, world)
+    known = outcome_so_far(shown, world)
     stopped = next((c.by for c in world.actions.commands(action) if c.verb == "stop"), None)
     outcomes = _all(known)
     if node:
         leaf = next((outcome for outcome in outcomes if outcome.subject == node), None)
         if leaf is None:
             raise ApiError(404, "Task not found", f"task {action} has no subtask for a node {node} (yet)")
-        return send(subtask_of(task_of(found, [], stopped), leaf))
-    task = task_of(found, outcomes, stopped)
+        return send(subtask_of(task_of(shown, [], stopped), leaf))
+    task = task_of(shown, outcomes, stopped)
     body = task.model_dump(mode="json")
     leaves = [subtask_of(task, outcome) for outcome in outcomes] if query.layers or query.subtaskerrors else []
     if query.layers:

@@ -34,13 +34,13 @@ class FleetQuery(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
     now: Annotated[datetime, AfterValidator(_in_reach)] | None = Field(default=None, description="Decide as if it were this time.")
-    live: bool = Field(default=True, description="Ask the fleets that Cluster documents name, too; false: the documents alone.")
+    live: bool = Field(default=True, description="Include the live fleets that Cluster documents name; false: the documents alone.")
 
 
 class CalendarQuery(FleetQuery):
     """How far to look ahead."""
 
-    days: int | None = Field(default=None, ge=1, le=36_500, description="Without it, to the day from which nothing changes.")
+    days: int | None = Field(default=None, ge=1, le=36_500, description="Default: until nothing changes any more.")
 
 
 class FleetClusterPath(BaseModel):
@@ -59,27 +59,27 @@ def _seen(query: FleetQuery) -> tuple[FleetVersions, datetime]:
 
 @routes.get("/versions", responses=answers(200, OfferList))
 def list_versions(query: FleetQuery) -> Response:
-    """Every version that the profiles offer: what it counts as, when it expires, how many places run it."""
+    """List every version that the profiles offer: its classification, when it expires, how many run it."""
     fleet, now = _seen(query)
     return send(fleet.offers(now))
 
 
 @routes.get("/versions/plan", responses=answers(200, DecisionList))
 def plan_versions(query: FleetQuery) -> Response:
-    """What is decided for every cluster now, whether its window is open or not."""
+    """Show what is decided for every cluster now, whether its window is open or not."""
     fleet, now = _seen(query)
     return send(fleet.decisions(now))
 
 
 @routes.get("/versions/calendar", responses=answers(200, ForecastList))
 def show_calendar(query: CalendarQuery) -> Response:
-    """What will happen to every cluster, window by window: updates, and the dead ends that a person must open."""
+    """Forecast the updates of every cluster, window by window, and those that are stuck."""
     fleet, now = _seen(query)
     return send(fleet.calendar(now, query.days))
 
 
 @routes.get("/versions/why/<path:cluster>", responses=answers(200, Explanation, 404))
 def explain_cluster(path: FleetClusterPath, query: FleetQuery) -> Response:
-    """Everything about one cluster: each decision, what to do about it, and every version that was looked at."""
+    """Explain the decisions for a cluster, what to do about them, and every version considered."""
     fleet, now = _seen(query)
     return send(fleet.why(path.cluster, now))

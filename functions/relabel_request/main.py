@@ -89,9 +89,9 @@ def fan_out(request: RelabelRequest, action: str, world: World) -> str:
     if len(declared) < 2:
         return ""
     began = ULID.from_str(action).datetime
-    each = [request.model_copy(update={"cluster": name, "action": action_id(f"{action}/{name}", began)}) for name in declared]
-    world.bus.publish(RelabelRequest.TOPIC, [message.outgoing() for message in each])
-    return f"{len(each)} clusters"
+    requests = [request.model_copy(update={"cluster": name, "action": action_id(f"{action}/{name}", began)}) for name in declared]
+    world.bus.publish(RelabelRequest.TOPIC, [message.outgoing() for message in requests])
+    return f"{len(requests)} clusters"
 
 
 def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:

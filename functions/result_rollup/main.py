@@ -174,7 +174,7 @@ def _bury_part(delivery: Delivery, cause: str, world: World, now: datetime) -> s
 
 def _bury_update(delivery: Delivery, cause: str, world: World, now: datetime) -> str:
     task = VersionUpdate.parse(delivery.data)
-    outcomes = [_lost(f"{each.component}/{each.subject}", cause) for each in task.updates]
+    outcomes = [_lost(f"{update.component}/{update.subject}", cause) for update in task.updates]
     return handle(PartResult(action=task.action, part=task.part, outcomes=outcomes), world, now)
 
 

@@ -44,7 +44,7 @@ def version_apply(event: CloudEvent) -> None:
 
 def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = False) -> str:
     """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery."""
-    steps = [VersionStep(each.component, each.subject, each.from_, each.to, each.image) for each in task.updates]
+    steps = [VersionStep(update.component, update.subject, update.from_, update.to, update.image) for update in task.updates]
     steps.sort(key=lambda step: step.rank)
     if task.part in world.actions.recorded(task.action):
         return "done before"
@@ -52,21 +52,21 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
         return "parked"
     try:
         revision = world.releases.look().committed
-        found = world.fleets(revision).find(task.cluster)
+        cluster = world.fleets(revision).find(task.cluster)
     except RecordUnreadable as torn:
         result = PartResult(action=task.action, part=task.part, outcomes=[lost_record(step.key, str(torn)) for step in steps])
         world.bus.publish(PartResult.TOPIC, [result.outgoing()])
         return "unreadable"
     if world.actions.stopped(task.action):
         outcomes = [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps]
-    elif found is None:
+    elif cluster is None:
         outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {task.cluster}") for step in steps]
-    elif found[1].deleting:
+    elif cluster[1].deleting:
         outcomes = [_outcome(step, "skipped", "ClusterDeleting", sentence("ClusterDeleting")) for step in steps]
-    elif not (task.force_window or found[1].maintain or found[1].window.open(now)):
-        outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(found[1], now)) for step in steps]
+    elif not (task.force_window or cluster[1].maintain or cluster[1].window.open(now)):
+        outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(cluster[1], now)) for step in steps]
     else:
-        outcomes = list(carry_out(steps, *found))
+        outcomes = list(carry_out(steps, *cluster))
     waiting = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
@@ -123,7 +123,7 @@ def _outcome(step: VersionStep, kind: OutcomeKind, reason: str = "", message: st
 
 def notice(task: VersionUpdate, outcome: Outcome, now: datetime) -> Notice:
     """What people are told about one step; the same id at every delivery."""
-    step = next(each for each in task.updates if f"{each.component}/{each.subject}" == outcome.subject)
+    step = next(update for update in task.updates if f"{update.component}/{update.subject}" == outcome.subject)
     data = {
         "cluster": task.cluster,
         "action": task.action,

@@ -64,8 +64,8 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
     for plan in planner.plan(now, [planner.fleet.clusters[name] for name in wanted if name in planner.fleet.clusters]):
         if not check.dry_run:
             timeline = planner.timeline(plan.cluster)
-            found = due(plan, timeline.profile if timeline else None, now)
-            fresh += [each for each in found if mark(each) not in told]
+            notices = due(plan, timeline.profile if timeline else None, now)
+            fresh += [notice for notice in notices if mark(notice) not in told]
         update, outcome = issue(check, plan, world, revision.number if revision else 0, now)
         tally[outcome] += 1
         if update is not None:
@@ -83,10 +83,13 @@ def send(updates: list[VersionUpdate], fresh: list[Due], world: World, now: date
     if updates:
         world.bus.publish(VersionUpdate.TOPIC, [update.outgoing() for update in updates])
     if fresh:
-        notices = [Notice(id=each.key, type=each.type, subject=each.subject, time=now, data=each.data) for each in fresh]
+        notices = [
+            Notice(id=due_notice.key, type=due_notice.type, subject=due_notice.subject, time=now, data=due_notice.data)
+            for due_notice in fresh
+        ]
         world.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
-        for each in fresh:
-            world.store.create(SENT + mark(each), each.key.encode())
+        for due_notice in fresh:
+            world.store.create(SENT + mark(due_notice), due_notice.key.encode())
     updates.clear()
     fresh.clear()
     return count
@@ -141,9 +144,9 @@ def attempts(plan: ClusterPlan, steps: list[VersionStep], now: datetime) -> Iter
 def in_order(pending: list[Decision]) -> list[VersionStep]:
     """Images, the control plane, the pools' Kubernetes versions."""
     steps = [
-        VersionStep(each.component, each.subject, each.current or "", each.outcome.to, each.image)
-        for each in pending
-        if isinstance(each.outcome, Update)
+        VersionStep(update.component, update.subject, update.current or "", update.outcome.to, update.image)
+        for update in pending
+        if isinstance(update.outcome, Update)
     ]
     return sorted(steps, key=lambda step: step.rank)
 
@@ -175,7 +178,7 @@ def accept(
 
 def message(check: VersionCheck, plan: ClusterPlan, steps: list[VersionStep], action: str) -> VersionUpdate:
     """The message of an action."""
-    decided = {f"{each.component}/{each.subject}": each.outcome for each in plan.decisions}
+    decided = {f"{decision.component}/{decision.subject}": decision.outcome for decision in plan.decisions}
     updates = []
     for step in steps:
         outcome = decided[step.key]

@@ -13,21 +13,21 @@ import click
 from local.cli.output import Exit, Failure, fail
 
 COMMANDS = {
-    "validate": ("local.cli.documents:validate", "Judge documents: every problem at once, with file and line."),
-    "labels": ("local.cli.labels:labels", "The labels that the documents declare, and where each comes from."),
-    "select": ("local.cli.labels:select", "The nodes that a filter selects from the design."),
-    "plan": ("local.cli.plan:plan", "What would change on which node, and why."),
-    "relabel": ("local.cli.relabel:relabel", "Make nodes true to the newest committed documents."),
+    "validate": ("local.cli.documents:validate", "Validate documents: every problem at once, with file and line."),
+    "labels": ("local.cli.labels:labels", "Show the labels that the documents declare, and where they come from."),
+    "select": ("local.cli.labels:select", "Show the nodes that a filter selects from the design."),
+    "plan": ("local.cli.plan:plan", "Show what would change on which node, and why."),
+    "relabel": ("local.cli.relabel:relabel", "Bring nodes in sync with the newest committed documents."),
     "actions": ("local.cli.actions:actions", "List, show and watch actions; stop, pause, unpause and retry them."),
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
-    "versions": ("local.cli.versions:versions", "Which versions a fleet is on, where they go, when, and why."),
-    "reasons": ("local.cli.reasons:reasons", "What a reason code means, and what to do about it."),
-    "migrate": ("local.cli.migrate:migrate", "Find deprecated label keys in manifests, and rewrite them."),
-    "events": ("local.cli.events:events", "Forward what happens to a cluster's nodes to the bus."),
-    "webhook": ("local.cli.webhook:webhook", "Put topology on pods: print the webhook's configuration, check one."),
-    "pods": ("local.cli.pods:pods", "Topology on pods that are bound already."),
-    "serve": ("local.cli.serve:serve", "The whole cloud on this machine, with the API and the status page."),
-    "demo": ("local.cli.demo:demo", "The main job on an embedded cluster, in under a minute."),
+    "versions": ("local.cli.versions:versions", "Show which versions a fleet runs, and which updates are due, when and why."),
+    "reasons": ("local.cli.reasons:reasons", "Explain a reason code, and what to do about it."),
+    "migrate": ("local.cli.migrate:migrate", "Find deprecated label keys in manifests and rewrite them."),
+    "events": ("local.cli.events:events", "Forward a cluster's node events to the bus."),
+    "webhook": ("local.cli.webhook:webhook", "Print or check the configuration of the webhook that labels pods."),
+    "pods": ("local.cli.pods:pods", "Add topology labels to pods that are already bound."),
+    "serve": ("local.cli.serve:serve", "Run everything on this machine, with the API and the status page."),
+    "demo": ("local.cli.demo:demo", "Try it all on a simulated cluster, in under a minute."),
 }
 """Command → where it is defined, and its line in the help. Imported only when it is called: `hullmark --help` starts in a blink."""
 
@@ -66,7 +66,7 @@ class Hullmark(click.Group):
     help="Work on a server instead of the embedded cloud (HULLMARK_SERVER; its token: HULLMARK_TOKEN, else gcloud's).",
 )
 def cli(server: str | None) -> None:
-    """Keep the labels and the versions of Kubernetes fleets true to declared documents."""
+    """Keep the labels and versions of Kubernetes fleets in sync with documents."""
     if server is not None:
         os.environ["HULLMARK_SERVER"] = server
 

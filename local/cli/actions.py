@@ -19,11 +19,11 @@ def actions() -> None:
 
 
 @actions.command("list")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many.")
 @output_option
 def list_actions(limit: int, form: str) -> None:
-    """The newest actions."""
-    rows = [each.model_dump(mode="json") for each in service().ledger.newest(limit)]
+    """List the newest actions."""
+    rows = [action.model_dump(mode="json") for action in service().ledger.newest(limit)]
     columns = ("id", "name", "cluster", "lifecycle", "result", "requested_by", "requested_at")
     emit(
         form,
@@ -36,7 +36,7 @@ def list_actions(limit: int, form: str) -> None:
 @click.argument("action")
 @output_option
 def show(action: str, form: str) -> None:
-    """One action with the outcome of every node."""
+    """Show an action with the outcome of every node."""
     ledger = service().ledger
     row = ledger.summary(action).model_dump(mode="json")
     answer = answer_of(action, ledger)
@@ -47,7 +47,7 @@ def show(action: str, form: str) -> None:
 @click.argument("action")
 @output_option
 def watch(action: str, form: str) -> int:
-    """Wait for an action to end; one that an earlier process left open goes on."""
+    """Wait for an action to end; resume it if the process that ran it is gone."""
     ledger = service().ledger
     ledger.summary(action)
     return follow(ledger, action, form)
@@ -58,11 +58,11 @@ def watch(action: str, form: str) -> int:
 @record_now_option
 @output_option
 def stop(action: str, now: datetime, form: str) -> None:
-    """Stop an action: parts that were not applied yet are left alone."""
+    """Stop an action: nodes not yet written are left alone."""
     ledger = service().ledger
     ledger.control(action, "stop", now)
     ledger.wait(action)
-    _emit(form, ledger.summary(action), "stop asked for")
+    _emit(form, ledger.summary(action), "stop requested")
 
 
 @actions.command()
@@ -70,7 +70,7 @@ def stop(action: str, now: datetime, form: str) -> None:
 @record_now_option
 @output_option
 def pause(action: str, now: datetime, form: str) -> None:
-    """Pause an action: parts that were not applied yet wait until `unpause`."""
+    """Pause an action: nodes not yet written wait for `unpause`."""
     ledger = service().ledger
     ledger.control(action, "pause", now)
     _emit(form, ledger.summary(action), "paused")
@@ -81,7 +81,7 @@ def pause(action: str, now: datetime, form: str) -> None:
 @record_now_option
 @output_option
 def unpause(action: str, now: datetime, form: str) -> int:
-    """Let a paused action go on, and wait for its end."""
+    """Resume a paused action and wait for it to end."""
     ledger = service().ledger
     ledger.control(action, "unpause", now)
     return follow(ledger, action, form)
@@ -91,7 +91,7 @@ def unpause(action: str, now: datetime, form: str) -> int:
 @click.argument("action")
 @output_option
 def retry(action: str, form: str) -> int:
-    """A new action on the nodes of this one that failed."""
+    """Start a new action on the nodes that failed in this one."""
     ledger = service().ledger
     return follow(ledger, ledger.retry(action), form)
 

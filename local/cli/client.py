@@ -68,27 +68,29 @@ class Http:
         try:
             answer = self._pool.request(method, f"{self._url}/v1.0{path}", headers=headers, redirect=False, **body)
         except urllib3.exceptions.HTTPError as error:
-            perhaps = "" if method == "GET" else "; it may have been done all the same: look before you ask again"
+            perhaps = "" if method == "GET" else "; the request may still have taken effect: check before you repeat it"
             raise Failure("Unreachable", f"{self._url} does not answer: {_cause(error)}{perhaps}") from error
         if 300 <= answer.status < 400:
             cause = f"{self._url} answers {answer.status}, to {answer.headers.get('Location', '')[:200]!r}"
-            raise Failure("Redirected", f"{cause}: name the server that answers itself in --server")
+            raise Failure("Redirected", f"{cause}: give --server the final address")
         asked = f"{self._url}: {method} {path}"
-        found = _json(answer.data)
+        answered = _json(answer.data)
         if answer.status < 300:
             try:
-                return TypeAdapter(meant).validate_python(found)
+                return TypeAdapter(meant).validate_python(answered)
             except ValidationError as error:
                 kind = answer.headers.get("Content-Type", "something")
                 flaw = error.errors(include_url=False)[0]
                 what = (
-                    f"{'.'.join(map(str, flaw['loc'])) or 'the answer'}: {flaw['msg']}" if found is not None else f"it is {kind}, not JSON"
+                    f"{'.'.join(map(str, flaw['loc'])) or 'the answer'}: {flaw['msg']}"
+                    if answered is not None
+                    else f"it is {kind}, not JSON"
                 )
-                raise Failure("NotHullmark", f"{asked} answered what Hullmark does not: {what}; is this its address?") from error
-        if answer.status in (401, 403) and not isinstance(found, dict):
-            cause = f"{self._url} answers {answer.status}: is the token of an identity that may call it? (HULLMARK_TOKEN)"
+                raise Failure("NotHullmark", f"{asked} did not answer like Hullmark: {what}; is this its address?") from error
+        if answer.status in (401, 403) and not isinstance(answered, dict):
+            cause = f"{self._url} answers {answer.status}: does the token (HULLMARK_TOKEN) belong to an identity that may call it?"
             raise Failure("NotAllowed", cause)
-        raise _meant(found if isinstance(found, dict) else {}, f"{asked} answered {answer.status}")
+        raise _meant(answered if isinstance(answered, dict) else {}, f"{asked} answered {answer.status}")
 
     @functools.cached_property
     def _authorization(self) -> dict[str, str]:
@@ -98,7 +100,7 @@ class Http:
         """
         token = os.environ.get("HULLMARK_TOKEN", "")
         if not self._private:
-            why = f"{self._url} is plain http to another machine, where everybody on the way could read the token: use https://"
+            why = f"{self._url} would send the token unencrypted to another machine: use https://"
             raise Failure("InsecureServer", why)
         if not token and not self._local:
             try:
@@ -171,8 +173,8 @@ def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
         error = ErrorBody()
     listed = error.details.messageList
     reason, text = (listed[0].reason if listed else ""), error.reason or fallback
-    if listed and all(each.line is not None for each in listed):
-        return DocumentsRefused([each.problem() for each in listed])
+    if listed and all(entry.line is not None for entry in listed):
+        return DocumentsRefused([entry.problem() for entry in listed])
     known: dict[str, Exception] = {
         "NothingStaged": NothingStaged(text),
         "EmptyStage": EmptyStage(text),
@@ -184,7 +186,7 @@ def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
     if reason in known:
         return known[reason]
     if listed and error.code.startswith("400"):
-        return Rejected(*(Refusal(each.reason, each.message) for each in listed))
+        return Rejected(*(Refusal(entry.reason, entry.message) for entry in listed))
     return Failure(reason or "ServerError", text)
 
 
@@ -246,7 +248,7 @@ class ServerLedger:
         self._left = threading.Event()
 
     def newest(self, limit: int) -> list[ActionSummary]:
-        return [each.summary() for each in self._http.get("/actions", list[ActionAnswer], limit=limit)]
+        return [action.summary() for action in self._http.get("/actions", list[ActionAnswer], limit=limit)]
 
     def summary(self, action: str) -> ActionSummary:
         return self._answer(action).summary()
@@ -283,7 +285,7 @@ class ServerLedger:
                     return
                 wait = min(wait * 1.5, POLL[1])
         except Failure as failure:
-            hint = f"action {action} goes on {self.goes_on}; follow it with `hullmark actions watch {action}`"
+            hint = f"action {action} continues {self.goes_on}; follow it with `hullmark actions watch {action}`"
             raise Failure(failure.reason, f"{failure}; {hint}") from failure
 
     def _answer(self, action: str) -> ActionAnswer:
@@ -320,7 +322,7 @@ class RevisionAnswer(RevisionSummary):
     def committed(self) -> CommittedDocuments:
         """As the commands know it."""
         about = RevisionSummary.model_validate(self.model_dump(exclude={"texts"}))
-        return CommittedDocuments(about, [Source(each.file, each.text.encode()) for each in self.texts])
+        return CommittedDocuments(about, [Source(text.file, text.text.encode()) for text in self.texts])
 
 
 class CommitAnswer(BaseModel):
@@ -346,13 +348,13 @@ class ServerDocuments:
 
     def would_commit(self, now: datetime) -> list[Problem]:
         answer = self._http.call("POST", "/commitconfigdocs?dryrun=true", CommitAnswer)
-        return [each.problem() for each in answer.details.messageList]
+        return [warning.problem() for warning in answer.details.messageList]
 
     def commit(self, now: datetime, message: str, source: str) -> tuple[RevisionSummary, list[Problem]]:
         answer = self._http.call("POST", f"/commitconfigdocs?{urlencode({'message': message, 'source': source})}", CommitAnswer)
         if answer.revision is None:
-            raise Failure("NotHullmark", "the server answered a commit as if it was a dry run")
-        return self.get(answer.revision).about, [each.problem() for each in answer.details.messageList]
+            raise Failure("NotHullmark", "the server treated the commit as a dry run")
+        return self.get(answer.revision).about, [warning.problem() for warning in answer.details.messageList]
 
     def restore(self, number: int, now: datetime, message: str, source: str) -> RevisionSummary:
         why = urlencode({"message": message, "source": source})
@@ -386,7 +388,7 @@ class ServerPlans:
         return self._http.call("POST", "/plans", LabelPlan, json=asked.model_dump(mode="json", exclude_defaults=True))
 
     def documents(self, asked: PlanRequest, declared: Declarations) -> LabelPlan:
-        raise Failure("Usage", "a server plans what is committed there: commit the documents first, or give --nodes to plan them here")
+        raise Failure("Usage", "a server plans its committed documents: commit first, or give --nodes to plan here")
 
 
 class ServerVersions:

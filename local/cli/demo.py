@@ -18,13 +18,13 @@ from shared import wiring
 EXAMPLES = ROOT / "examples"
 STORY = """\
 You run Halden: 27 machines in three racks, described by Airship documents, and a running cluster in which the kubelet, the GPU
-operator, feature discovery and a colleague have put labels of their own. Hullmark makes the declared labels true, and leaves
+operator, feature discovery and a colleague have put labels of their own. Hullmark sets the declared labels and leaves
 the rest alone."""
 
 
 @click.command()
 def demo() -> None:
-    """The main job on an embedded cluster: commit, plan, relabel, and what happens after. Under a minute, nothing to set up."""
+    """Commit, plan and relabel on a simulated cluster. Takes under a minute, needs no setup."""
     folder = Path(tempfile.mkdtemp(prefix="hullmark-demo-"))
     site = folder / "site"
     shutil.copytree(EXAMPLES / "site", site)
@@ -35,30 +35,31 @@ def demo() -> None:
     os.chdir(folder)
     talk().print(" ".join(STORY.split()))
 
-    say("The documents are judged before anything else: every problem would come with file and line.")
+    say("Validate the documents first: every problem would be reported with file and line.")
     run("validate -f site")
     say("Commit them as revision 1.")
     run("documents stage -f site")
     run("documents commit")
-    say("What would change on three of the nodes? Nothing is written yet; every change says which document wants it.")
+    say("What would change on three of the nodes? Nothing is written yet; every change names its document.")
     run("plan --target cp01,gpu01,compute03", expect=2)
-    say("Make the whole site true: the site action. compute17 is in the design, not in the cluster: reported, exit code 3.")
+    say("Bring the whole site in sync. compute17 is in the design but not in the cluster: reported, exit code 3.")
     run("relabel --all", expect=3, lines=12)
-    say("The labels of others are where they were, and compute03 kept what a colleague set by hand (the policy says onConflict: skip):")
+    say("Labels of other owners are untouched, and compute03 kept what a colleague set by hand (the policy says onConflict: skip):")
     show_labels("compute03")
     say("Now an edit: gpu nodes lose the label `accelerator`. Commit, and relabel one node by name.")
     edit(site / "halden.yaml", "      accelerator: hopper\n", "")
     run("documents stage -f site")
     run("documents commit")
     run("relabel gpu01")
-    say("`accelerator` is gone from gpu01 because Hullmark had set it; the key would have stayed if anybody else held it too.")
+    say("`accelerator` is gone from gpu01 because Hullmark was its only owner; a second owner would have kept it.")
     show_labels("gpu01")
-    say("The same again changes nothing, and writes nothing:")
+    say("A second relabel changes nothing and writes nothing:")
     run("relabel gpu01")
-    say("What happened, who asked, and how it ended:")
+    say("What ran, who requested it, and how it ended:")
     run("actions list")
     talk().print(
-        "\n[bold]That was the main job.[/bold] For your own: documents in a folder, HULLMARK_CLUSTER at a kubeconfig, the same commands.\n"
+        "\n[bold]That's it.[/bold] For your own site: put documents in a folder, point HULLMARK_CLUSTER at a kubeconfig, "
+        "and use the same commands.\n"
         f"This demo's store is {folder}/store; remove {folder} when you are done."
     )
 
@@ -87,10 +88,10 @@ def run(words: str, expect: int = 0, lines: int = 0) -> None:
 
 def shortened(text: str, lines: int) -> list[str]:
     """The lines of a text; with `lines`, the first so many, how many are left out, and the last."""
-    found = text.rstrip("\n").split("\n")
-    if lines and len(found) > lines + 3:
-        found = [*found[:lines], f"… {len(found) - lines - 1} more …", found[-1]]
-    return found
+    text_lines = text.rstrip("\n").split("\n")
+    if lines and len(text_lines) > lines + 3:
+        text_lines = [*text_lines[:lines], f"… {len(text_lines) - lines - 1} more …", text_lines[-1]]
+    return text_lines
 
 
 def show_labels(name: str) -> None:

@@ -1,4 +1,4 @@
-"""`hullmark validate` and `hullmark documents`: judge documents, stage them, commit them, look at what was committed."""
+"""`hullmark validate` and `hullmark documents`: validate, stage and commit documents; inspect revisions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.command()
 @documents_option
-@click.option("--previous", multiple=True, metavar="FILE|DIR", help="The documents before the change: an update is judged, not a creation.")
+@click.option("--previous", multiple=True, metavar="FILE|DIR", help="The documents before the change, to validate an update.")
 @now_option
 @output_option
 def validate(files: tuple[str, ...], previous: tuple[str, ...], now: datetime, form: str) -> int:
-    """Judge documents: every problem at once, with file, line, document and path."""
+    """Validate documents: every problem at once, with file, line, document and path."""
     if not files:
         raise Failure("Usage", "nothing to validate: give -f FILE, a folder, or - for standard input")
     problems, warnings = check(read_files(files), previous=read_files(previous), now=now)
@@ -54,13 +54,15 @@ def documents() -> None:
 
 @documents.command()
 @documents_option
-@click.option("-c", "--collection", default=DEFAULT_COLLECTION, show_default=True, help="The buffer they replace the contents of.")
+@click.option("-c", "--collection", default=DEFAULT_COLLECTION, show_default=True, help="The collection whose contents they replace.")
 @record_now_option
 @output_option
 def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> None:
-    """Put documents into a collection's buffer, in place of what it held."""
+    """Stage documents as the new contents of a collection."""
     if not re.fullmatch(COLLECTION, collection):
-        raise Failure("Usage", f"{collection!r} names no collection: letters, digits, ., _ and -, at most 100, a letter or digit first")
+        raise Failure(
+            "Usage", f"{collection!r} is not a valid collection name: letters, digits, ., _ and -, at most 100, a letter or digit first"
+        )
     sources = read_files(files)
     if not sources:
         raise Failure("Usage", "nothing to stage: give -f FILE, a folder, or - for standard input")
@@ -68,7 +70,7 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
     emit(
         form,
         staged.model_dump(mode="json"),
-        lambda: [f"staged {len(staged.files)} file(s) in collection {collection}; `hullmark documents commit` makes them count"],
+        lambda: [f"staged {len(staged.files)} file(s) in collection {collection}; apply with `hullmark documents commit`"],
     )
 
 
@@ -77,30 +79,32 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
 @record_now_option
 @output_option
 def remove(collection: str, now: datetime, form: str) -> None:
-    """Stage a collection's removal: the next commit takes all its documents away."""
+    """Stage the removal of a collection: the next commit removes all its documents."""
     staged = service().documents.remove(collection, now)
-    said = f"the removal of collection {collection} is staged; `hullmark documents commit` makes it count"
+    said = f"the removal of collection {collection} is staged; apply with `hullmark documents commit`"
     emit(form, staged.model_dump(mode="json"), lambda: [said])
 
 
 def why_options(command: F) -> F:
     """`--message` and `--source`, which a revision keeps."""
-    given = click.option("--message", "-m", default="", metavar="TEXT", help="Why; kept with the revision.")(command)
-    return click.option("--source", default="", metavar="COMMIT|URL", help="Where the documents come from; kept with the revision.")(given)
+    given = click.option("--message", "-m", default="", metavar="TEXT", help="Reason for the change; stored with the revision.")(command)
+    return click.option("--source", default="", metavar="COMMIT|URL", help="Where the documents come from; stored with the revision.")(
+        given
+    )
 
 
 @documents.command()
-@click.option("--dry-run", is_flag=True, help="Validate as a commit does, commit nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only; commit nothing.")
 @why_options
 @record_now_option
 @output_option
 def commit(dry_run: bool, message: str, source: str, now: datetime, form: str) -> None:
-    """Validate everything and make the next revision of it."""
+    """Validate everything and commit it as the next revision."""
     if dry_run:
         warnings = service().documents.would_commit(now)
         _warn(warnings)
         answer = {"valid": True, "revision": None, "warnings": [problem_json(warning) for warning in warnings]}
-        emit(form, answer, lambda: ["valid; nothing was committed"])
+        emit(form, answer, lambda: ["valid; dry run, nothing committed"])
         return
     revision, warnings = service().documents.commit(now, message, source)
     _warn(warnings)
@@ -113,7 +117,7 @@ def commit(dry_run: bool, message: str, source: str, now: datetime, form: str) -
 @record_now_option
 @output_option
 def restore(number: int, message: str, source: str, now: datetime, form: str) -> None:
-    """Commit a revision's collections anew, as the next revision, at once. What is staged stays staged."""
+    """Roll back: commit an earlier revision's documents as the next revision. What is staged stays staged."""
     _emit_committed(form, service().documents.restore(number, now, message, source))
 
 
@@ -131,12 +135,12 @@ def _emit_committed(form: str, revision: RevisionSummary) -> None:
 @documents.command("list")
 @output_option
 def list_revisions(form: str) -> None:
-    """Every revision, and what is staged on top of the newest."""
+    """List every revision, and what is staged on top of the newest."""
     listing = service().documents.list()
     answer = {"revisions": [revision.model_dump(mode="json") for revision in listing.revisions], "staged": listing.staged}
     emit(form, answer, lambda: _listing(answer))
     if listing.staged:
-        talk().print(f"staged, not committed: {', '.join(listing.staged)}")
+        talk().print(f"staged but not committed: {', '.join(listing.staged)}")
 
 
 def _listing(answer: dict[str, Any]) -> Iterable[Any]:
@@ -155,7 +159,7 @@ def _why(revision: dict[str, Any]) -> str:
 @click.argument("number", type=int)
 @output_option
 def show(number: int, form: str) -> None:
-    """One revision: its documents, in a form that can be staged again; with `-o json` or `yaml`, each file as it was."""
+    """Show a revision's documents, in a form that can be staged again; with `-o json` or `yaml`, every file as it was."""
     revision = service().documents.get(number)
     files = [{"file": source.file, "text": source.data.decode()} for source in revision.sources]
     emit(form, revision.about.model_dump(mode="json") | {"files": files}, lambda: [as_stream(revision.sources).removesuffix("\n")])
@@ -166,9 +170,9 @@ def show(number: int, form: str) -> None:
 @click.argument("newer", type=int)
 @output_option
 def diff(older: int, newer: int, form: str) -> None:
-    """What changes between two revisions: the text, and the labels of the nodes that they name."""
+    """Show what changes between two revisions: the text, and the labels of the nodes they name."""
     sources = {number: service().documents.get(number).sources for number in (older, newer)}
-    texts = {number: {source.file: source.data.decode() for source in found} for number, found in sources.items()}
+    texts = {number: {source.file: source.data.decode() for source in files} for number, files in sources.items()}
     lines = [
         line
         for file in sorted({*texts[older], *texts[newer]})
@@ -186,7 +190,9 @@ def diff(older: int, newer: int, form: str) -> None:
         for name in sorted({*before, *after})
         if before.get(name) != after.get(name)
     }
-    emit(form, {"diff": lines, "nodes": nodes}, lambda: [*lines, f"{len(nodes)} node(s) with other labels: {', '.join(nodes) or 'none'}"])
+    emit(
+        form, {"diff": lines, "nodes": nodes}, lambda: [*lines, f"{len(nodes)} node(s) with different labels: {', '.join(nodes) or 'none'}"]
+    )
 
 
 @documents.command()
@@ -195,9 +201,9 @@ def diff(older: int, newer: int, form: str) -> None:
 @record_now_option
 @output_option
 def tag(number: int, tag: str, now: datetime, form: str) -> None:
-    """Set a tag on a revision; `site-action-success` adopts a site that was deployed by other means."""
+    """Tag a revision; `site-action-success` adopts a site that was deployed by other means."""
     if not re.fullmatch(TAG, tag):
-        raise Failure("Usage", f"{tag!r} is no tag: letters, digits, ., _ and -, at most 100, a letter or digit first")
+        raise Failure("Usage", f"{tag!r} is not a valid tag: letters, digits, ., _ and -, at most 100, a letter or digit first")
     about = service().documents.tag(number, tag, now)
     emit(form, {"number": number, "tags": about.tags}, lambda: [f"revision {number}: {', '.join(about.tags)}"])
 

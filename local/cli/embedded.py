@@ -65,7 +65,7 @@ class Embedded:
 
     def _take_up(self) -> None:
         for action in self._cloud.take_up():
-            click.echo(f"going on with action {action}, which an earlier command left open", err=True)
+            click.echo(f"resuming action {action}, which an earlier command left unfinished", err=True)
         self._cloud.drain()
 
     def versions(self, *, live: bool) -> FleetVersions:

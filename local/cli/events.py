@@ -1,4 +1,4 @@
-"""`hullmark events`: what happens in a cluster, on its way to the bus."""
+"""`hullmark events`: forward a cluster's node events to the bus."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from shared.world import Settings, access_from_url
 
 @click.group()
 def events() -> None:
-    """What happens in a cluster, on its way to the bus."""
+    """Forward a cluster's node events to the bus."""
 
 
 @events.command()
-@click.option("--cluster", default="default", show_default=True, help="The cluster's name in the documents; it is told with each event.")
+@click.option("--cluster", default="default", show_default=True, help="The cluster's name in the documents; sent with every event.")
 @click.option("--kubeconfig", "path", default="", metavar="FILE", help="Default: HULLMARK_CLUSTER, else in-cluster, else kubectl's.")
 @click.option("--context", default="", metavar="C", help="The kubeconfig's context.")
-@click.option("--quiet-start", is_flag=True, help="Take the nodes that are there as known; tell only what happens from now on.")
+@click.option("--quiet-start", is_flag=True, help="Skip the nodes that are already there; forward changes only.")
 def forward(cluster: str, path: str, context: str, quiet_start: bool) -> int:
-    """Watch the nodes and publish a NodeChanged for each that is new or whose labels changed, until stopped.
+    """Watch the nodes and publish a NodeChanged for every node that is new or changed its labels, until stopped.
 
-    Runs on a laptop or as a Deployment (one replica; list and watch of nodes is all it may do). Status updates of kubelets are not told.
+    Runs on a laptop or as a Deployment (one replica; it only needs list and watch of nodes). Status updates of kubelets are ignored.
     """
     settings = _reaching(Settings.of_the_command_line(), path, context)
     forwarder = Forwarder(cluster, NodeWatch(ApiServer(_login(settings))), _bus(settings), quiet_start=quiet_start)

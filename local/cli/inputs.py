@@ -41,7 +41,7 @@ LISTING_BYTES = 4 << 30
 def documents_option(command: F) -> F:
     """`-f FILE|DIR|-`, repeatable."""
     return click.option(
-        "-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help="Documents to read; a folder means its YAML and JSON files."
+        "-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help="Documents to read; of a folder, its YAML and JSON files."
     )(command)
 
 
@@ -82,14 +82,14 @@ def read_files(names: Sequence[str]) -> list[Source]:
 def _expand(name: str) -> list[str]:
     if name == "-" or not os.path.isdir(name):
         return [name]
-    found = sorted(file for file in _walked(name) if file.endswith(SUFFIXES))
+    files = sorted(file for file in _walked(name) if file.endswith(SUFFIXES))
     # Who may write to a repository may not choose what is read beside it: a check prints what it reads.
     root = Path(os.path.realpath(name))
-    if outside := [file for file in found if not Path(os.path.realpath(file)).is_relative_to(root)]:
-        raise Failure("OutsideFolder", f"{outside[0]}: a symbolic link that leads out of {name}; name its target with -f if it is meant")
-    if not found:
+    if outside := [file for file in files if not Path(os.path.realpath(file)).is_relative_to(root)]:
+        raise Failure("OutsideFolder", f"{outside[0]}: a symbolic link that leads out of {name}; name its target with -f to include it")
+    if not files:
         raise Failure("NotFound", f"{name}: no {', '.join(SUFFIXES)} file in this folder")
-    return found
+    return files
 
 
 def _walked(folder: str) -> Iterator[str]:
@@ -125,13 +125,13 @@ def read_value(name: str) -> Any:
     from shared.domain.documents.parsing import values
     from shared.domain.documents.reading import DocumentsRefused, Problem, path_text
 
-    found = list(values(read_bytes(name)))
-    flaws = [Problem(name, flaw.line, "", path_text(flaw.path), flaw.type, flaw.message) for _, _, each in found for flaw in each]
+    documents = list(values(read_bytes(name)))
+    flaws = [Problem(name, flaw.line, "", path_text(flaw.path), flaw.type, flaw.message) for _, _, value in documents for flaw in value]
     if flaws:
         raise DocumentsRefused(flaws)
-    if len(found) > 1:
-        raise Failure("Invalid", f"{name}: one document is expected, here are {len(found)}")
-    return found[0][1] if found else None
+    if len(documents) > 1:
+        raise Failure("Invalid", f"{name}: expected one document, found {len(documents)}")
+    return documents[0][1] if documents else None
 
 
 def read_filter(file: str) -> NodeFilter | None:
@@ -140,9 +140,9 @@ def read_filter(file: str) -> NodeFilter | None:
     """
     from shared.domain.labels.selection import NodeFilter
 
-    found = read_value(file)
+    value = read_value(file)
     try:
-        return NodeFilter.model_validate(found) if found is not None else None
+        return NodeFilter.model_validate(value) if value is not None else None
     except ValidationError as error:
         listed = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'filter'}: {e['msg']}" for e in error.errors(include_url=False))
         raise Failure("Invalid", f"{file}: not a node filter: {listed}") from error

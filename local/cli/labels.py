@@ -13,7 +13,7 @@ from local.cli.output import Failure, emit, grid, output_option
 from shared.domain.labels.selection import select as selected
 from shared.domain.site import Site, load
 
-cluster_option = click.option("--cluster", help="As policies for this cluster see it; else the one Cluster that the documents declare.")
+cluster_option = click.option("--cluster", help="Apply the policies for this cluster. Default: the one Cluster that the documents declare.")
 
 
 @click.command()
@@ -22,12 +22,12 @@ cluster_option = click.option("--cluster", help="As policies for this cluster se
 @cluster_option
 @output_option
 def labels(files: tuple[str, ...], nodes: tuple[str, ...], cluster: str | None, form: str) -> None:
-    """The labels that the documents declare for every node that they name, and where each comes from."""
-    found = _effective(_site(files), cluster)
-    unknown = [name for name in nodes if name not in found]
+    """Show the labels that the documents declare for every node they name, and where they come from."""
+    by_node = _effective(_site(files), cluster)
+    unknown = [name for name in nodes if name not in by_node]
     if unknown:
         raise Failure("UnknownNode", f"the documents name no node {', '.join(unknown)}")
-    answer = {"nodes": {name: found[name] for name in sorted(nodes or found)}}
+    answer = {"nodes": {name: by_node[name] for name in sorted(nodes or by_node)}}
     emit(form, answer, lambda: _rows(answer["nodes"]))
 
 
@@ -35,7 +35,7 @@ def _rows(nodes: dict[str, Any]) -> Iterable[Any]:
     rows = [
         (name, key, node["labels"][key], node["sources"].get(key, "")) for name, node in nodes.items() for key in sorted(node["labels"])
     ]
-    yield grid(("node", "label", "value", "declared by"), rows) if rows else "the documents name no node with labels"
+    yield grid(("node", "label", "value", "declared by"), rows) if rows else "the documents declare no labels for any node"
 
 
 @click.command()
@@ -46,10 +46,10 @@ def _rows(nodes: dict[str, Any]) -> Iterable[Any]:
 @cluster_option
 @output_option
 def select(files: tuple[str, ...], filter_file: str, cluster: str | None, form: str) -> None:
-    """The names of the nodes that a filter selects from the design."""
+    """Show the names of the nodes that a filter selects from the design."""
     site = _site(files)
-    found = _effective(site, cluster)
-    candidates = [replace(node, labels=found[name]["labels"]) for name, node in site.nodes.items()]
+    by_node = _effective(site, cluster)
+    candidates = [replace(node, labels=by_node[name]["labels"]) for name, node in site.nodes.items()]
     names = selected(read_filter(filter_file), candidates)
     emit(form, {"nodes": names}, lambda: names or ["no node"])
 

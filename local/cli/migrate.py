@@ -30,22 +30,22 @@ class Located:
     finding: Finding
 
     def as_json(self) -> dict[str, Any]:
-        found = self.finding
-        return {"file": self.file, **{name: getattr(found, name) for name in ("line", "column", "old", "new", "action", "why")}}
+        finding = self.finding
+        return {"file": self.file, **{name: getattr(finding, name) for name in ("line", "column", "old", "new", "action", "why")}}
 
     def as_text(self) -> str:
         """`FILE:LINE:COLUMN: what`, as compilers print it, so that editors can jump there."""
-        found = self.finding
-        return f"{self.file}:{found.line}:{found.column}: {found.action}: {found.old} -> {found.new} ({found.why})"
+        finding = self.finding
+        return f"{self.file}:{finding.line}:{finding.column}: {finding.action}: {finding.old} -> {finding.new} ({finding.why})"
 
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="PATH…")
-@click.option("--write", is_flag=True, help="Rewrite the files: every finding marked `rewrite`, nothing else.")
-@click.option("--check", is_flag=True, help="For CI: look and write nothing; exit 2 if an old key is found.")
+@click.option("--write", is_flag=True, help="Rewrite the files: only findings marked `rewrite`.")
+@click.option("--check", is_flag=True, help="For CI: write nothing; exit 2 if an old key is found.")
 @click.option("--target-version", default="", metavar="V", help="Oldest cluster version that the manifests are for. Default: the newest.")
 @click.option("--pair", "pairs", multiple=True, metavar="OLD=NEW", help="One more key to migrate (repeatable).")
-@click.option("--context", metavar="C", help="Look at the live objects of this kubeconfig context too. They are only reported.")
+@click.option("--context", metavar="C", help="Search the live objects of this kubeconfig context too; they are only reported.")
 @documents_option
 @click.option("-o", "--output", "form", type=click.Choice(["table", "json", "yaml", "sarif"]), default="table", show_default=True)
 def migrate(
@@ -60,7 +60,7 @@ def migrate(
 ) -> int:
     """Find old node label keys in manifests, Helm charts and Kustomize trees, and rewrite them with --write.
 
-    Exit code 0: none, or all rewritten; 2: old keys found (or left after --write); 1: error. With -f, the pairs of LabelAliases
+    Exit code 0: none, or all rewritten; 2: old keys found (or left after --write); 1: error. With -f, pairs of LabelAliases
     documents count too: their secondary key is the old one.
     """
     if write and check:
@@ -71,27 +71,27 @@ def migrate(
         raise Failure("Usage", f"--target-version {target_version!r} is not a cluster version such as 1.18")
     renamings = _renamings(pairs, files, target_version)
     errors: list[str] = []
-    found = list(_in_files(paths, renamings, target_version, write, errors))
+    located = list(_in_files(paths, renamings, target_version, write, errors))
     if context:
         from local.manifests.live import live_objects
 
-        found += [
+        located += [
             Located(name, finding)
             for name, data in live_objects(context)
             for finding in _only_reported(examine(data, renamings, target=target_version).findings)
         ]
     if form == "sarif":
-        click.echo(json.dumps(sarif(found), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(sarif(located), indent=2, ensure_ascii=False))
     elif form == "table":
-        for one in found:
+        for one in located:
             click.echo(one.as_text())
     else:
-        emit(form, {"findings": [one.as_json() for one in found]}, list)
+        emit(form, {"findings": [one.as_json() for one in located]}, list)
     for error in errors:
         click.echo(f"error: {error}", err=True)
-    left = [one for one in found if not (write and one.finding.action == "rewrite")]
+    left = [one for one in located if not (write and one.finding.action == "rewrite")]
     if form == "table":
-        click.echo(_summary(found, write), err=True)
+        click.echo(_summary(located, write), err=True)
     return ERROR if errors else PENDING if left else OK
 
 
@@ -159,23 +159,23 @@ def _in_file(file: str, renamings: Renamings, target: str, write: bool, errors: 
 
 def _only_reported(findings: Sequence[Finding]) -> Iterator[Finding]:
     """What may be rewritten in a file is only told about a live object: its manifest is what has to change."""
-    for found in findings:
-        why = f"live {found.why}: change the manifest that it comes from" if found.action == "rewrite" else found.why
-        yield Finding(found.line, found.column, found.old, found.new, "report", why)
+    for finding in findings:
+        why = f"live {finding.why}: change the manifest that it comes from" if finding.action == "rewrite" else finding.why
+        yield Finding(finding.line, finding.column, finding.old, finding.new, "report", why)
 
 
-def _summary(found: Sequence[Located], written: bool) -> str:
-    rewrites = sum(one.finding.action == "rewrite" for one in found)
-    if not found:
-        return "no old label keys"
-    files = len({one.file for one in found})
-    doing = f"{rewrites} rewritten" if written else f"{rewrites} to rewrite" + (" (--write does it)" if rewrites else "")
-    return f"{len(found)} old keys in {files} files: {doing}, {len(found) - rewrites} for you to look at"
+def _summary(located: Sequence[Located], written: bool) -> str:
+    rewrites = sum(one.finding.action == "rewrite" for one in located)
+    if not located:
+        return "no deprecated label keys"
+    files = len({one.file for one in located})
+    doing = f"{rewrites} rewritten" if written else f"{rewrites} to rewrite" + (" (with --write)" if rewrites else "")
+    return f"{len(located)} old keys in {files} files: {doing}, {len(located) - rewrites} to review by hand"
 
 
-def sarif(found: Sequence[Located]) -> Mapping[str, Any]:
+def sarif(located: Sequence[Located]) -> Mapping[str, Any]:
     """SARIF 2.1.0, one rule per old key; what can be rewritten carries its fix. Columns count Unicode characters."""
-    rules = {one.finding.old: one.finding.new for one in found}
+    rules = {one.finding.old: one.finding.new for one in located}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -191,24 +191,24 @@ def sarif(found: Sequence[Located]) -> Mapping[str, Any]:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(one) for one in found],
+                "results": [_result(one) for one in located],
             }
         ],
     }
 
 
 def _result(one: Located) -> dict[str, Any]:
-    found = one.finding
-    region = {"startLine": found.line, "startColumn": found.column, "endColumn": found.column + found.end - found.start}
+    finding = one.finding
+    region = {"startLine": finding.line, "startColumn": finding.column, "endColumn": finding.column + finding.end - finding.start}
     location = {"uri": quote(one.file)}
     result: dict[str, Any] = {
-        "ruleId": found.old,
-        "level": "warning" if found.action == "rewrite" else "note",
-        "message": {"text": f"{found.old} is now {found.new}: {found.why}"},
+        "ruleId": finding.old,
+        "level": "warning" if finding.action == "rewrite" else "note",
+        "message": {"text": f"{finding.old} is now {finding.new}: {finding.why}"},
         "locations": [{"physicalLocation": {"artifactLocation": location, "region": region}}],
     }
-    if found.action == "rewrite":
-        replacement = {"deletedRegion": region, "insertedContent": {"text": found.replacement}}
+    if finding.action == "rewrite":
+        replacement = {"deletedRegion": region, "insertedContent": {"text": finding.replacement}}
         changes = [{"artifactLocation": location, "replacements": [replacement]}]
-        result["fixes"] = [{"description": {"text": f"Write {found.new}"}, "artifactChanges": changes}]
+        result["fixes"] = [{"description": {"text": f"Write {finding.new}"}, "artifactChanges": changes}]
     return result

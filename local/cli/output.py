@@ -72,7 +72,7 @@ def captured_for(width: int) -> Iterator[io.StringIO]:
 def output_option(command: F) -> F:
     """`-o table|json|yaml`."""
     choice = click.Choice(["table", "json", "yaml"])
-    return click.option("-o", "--output", "form", type=choice, default="table", show_default=True, help="How to print the answer.")(command)
+    return click.option("-o", "--output", "form", type=choice, default="table", show_default=True, help="Output format.")(command)
 
 
 def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:

@@ -23,11 +23,11 @@ from shared.world import Settings
 @click.command()
 @documents_option
 @click.option("--nodes", "nodes_file", metavar="FILE", help="`kubectl get nodes -o json --show-managed-fields`, in place of a cluster.")
-@click.option("--cluster", help="The cluster, where there are several.")
-@click.option("--server-version", metavar="V", help="The cluster's version; else the server's, else the nodes' oldest kubelet's.")
-@click.option("--target", metavar="N1,N2", help="Only these nodes.")
-@click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this node filter selects (docs/labels.md).")
-@click.option("--out", metavar="FILE", help="Keep the plan, for `hullmark relabel --plan FILE`.")
+@click.option("--cluster", help="The cluster, if there are several.")
+@click.option("--server-version", metavar="V", help="The cluster's version. Default: the API server's, else that of the oldest kubelet.")
+@click.option("--target", metavar="N1,N2", help="Only these nodes, comma-separated.")
+@click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this filter selects (docs/labels.md).")
+@click.option("--out", metavar="FILE", help="Save the plan for `hullmark relabel --plan FILE`.")
 @output_option
 def plan(
     files: tuple[str, ...],
@@ -39,22 +39,22 @@ def plan(
     out: str | None,
     form: str,
 ) -> int:
-    """What would change on which node, and why. Without -f: as the committed revision declares.
+    """Show what would change on which node, and why. Without -f: for the newest committed revision.
 
-    Exit 2 when something is pending, 4 when nothing is and a node can't be brought in sync.
+    Exit code 2: changes are pending; 4: none are, but a node can't be brought in sync.
     """
     asked = _asked(target, filter_file, cluster, server_version)
     listed = _listed(nodes_file) if nodes_file else None
-    found = _planned(asked, files, listed)
-    answer = found.model_dump(mode="json")
+    planned = _planned(asked, files, listed)
+    answer = planned.model_dump(mode="json")
     if out:
         Path(out).write_text(json.dumps(answer | {"asked": asked.model_dump(mode="json", exclude_none=True)}, indent=2) + "\n")
-    emit(form, answer, lambda: _plan_lines(found))
+    emit(form, answer, lambda: _plan_lines(planned))
     if listed and listed.ownerless:
         click.echo(f"note: {nodes_file} has no managedFields, so what Hullmark owns, and would remove, can't be seen in it", err=True)
-    if found.nodes:
+    if planned.nodes:
         return PENDING
-    return BLOCKED if found.failing else 0
+    return BLOCKED if planned.failing else 0
 
 
 def _asked(target: str | None, filter_file: str | None, cluster: str | None, server_version: str | None) -> PlanRequest:
@@ -62,7 +62,7 @@ def _asked(target: str | None, filter_file: str | None, cluster: str | None, ser
     if target is not None and filter_file:
         raise Failure("Usage", "give --target or --filter, not both")
     if target is not None and not names_listed(target):
-        raise Failure("UnknownNode", "--target names no node")
+        raise Failure("UnknownNode", "--target names no nodes")
     node_filter = read_filter(filter_file) if filter_file else None
     everything = target is None and node_filter is None
     return PlanRequest.model_validate(
@@ -98,6 +98,6 @@ def _plan_lines(plan: LabelPlan) -> Iterable[Any]:
     if plan.blocked:
         yield grid(("node", "reason", "message"), [(name, why.reason, why.message) for name, why in plan.blocked.items()])
     if plan.missing:
-        yield f"declared, but not in cluster {plan.cluster}: {', '.join(plan.missing)}"
+        yield f"declared but not in cluster {plan.cluster}: {', '.join(plan.missing)}"
     counts = (len(plan.nodes), "to change"), (plan.unchanged, "unchanged"), (len(plan.missing), "missing"), (len(plan.blocked), "blocked")
     yield ", ".join(f"{number} {what}" for number, what in counts)

@@ -19,7 +19,7 @@ from shared.work.node_cache import keep
 
 @click.group()
 def pods() -> None:
-    """Topology on pods that are bound already."""
+    """Add topology labels to pods that are already bound."""
 
 
 class Wanted(NamedTuple):
@@ -31,13 +31,13 @@ class Wanted(NamedTuple):
 
 @pods.command()
 @documents_option
-@click.option("--context", default="", help="The kubeconfig context; else the current one.")
-@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig, else $KUBECONFIG, else ~/.kube/config.")
+@click.option("--context", default="", help="The kubeconfig context. Default: the current one.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.")
 @click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
-@click.option("--write", is_flag=True, help="Write; without it nothing is changed.")
+@click.option("--write", is_flag=True, help="Write the labels; without it, nothing is changed.")
 @output_option
 def backfill(files: tuple[str, ...], context: str, kubeconfig: str, namespace: str, write: bool, form: str) -> int:
-    """Give bound pods what the policies copy. Shows what is missing (exit 2); --write adds it. Without -f: the committed policies."""
+    """Show bound pods that lack labels of the policies (exit 2); --write adds them. Without -f: the committed policies."""
     policies = documents_in(files)[1] if files else _committed()
     if not any(policy.enabled for policy in policies):
         raise Failure("NothingEnabled", "no PodLabelPolicy is enabled: give one with -f, or commit one")
@@ -75,12 +75,12 @@ def lacking(cluster: Kubernetes, policies: Iterable[PodLabelPolicySpec], namespa
 def _write(cluster: Kubernetes, wanted: list[Wanted]) -> dict[str, str]:
     """Pod → why it could not be written."""
 
-    def one(each: Wanted) -> tuple[str, str]:
+    def one(pod: Wanted) -> tuple[str, str]:
         try:
-            cluster.add_to_pod(each.pod, each.add.labels, each.add.annotations)
+            cluster.add_to_pod(pod.pod, pod.add.labels, pod.add.annotations)
         except ClusterError as error:
-            return _name(each.pod), str(error)
-        return _name(each.pod), ""
+            return _name(pod.pod), str(error)
+        return _name(pod.pod), ""
 
     return {name: error for name, error in cluster.spread(one, wanted) if error}
 
@@ -116,4 +116,4 @@ def _pod_lines(wanted: list[Wanted], failed: Mapping[str, str], write: bool) -> 
     if write:
         yield f"{len(wanted) - len(failed)} pods written, {len(failed)} not"
     else:
-        yield f"{len(wanted)} pods lack something; --write adds it" if wanted else "every bound pod has what the policies copy"
+        yield f"{len(wanted)} pods lack labels; --write adds them" if wanted else "every bound pod has its labels"

@@ -16,7 +16,7 @@ from shared.domain.reasons.table import GROUPS
 @click.argument("code", required=False)
 @output_option
 def reasons(code: str | None, form: str) -> None:
-    """What a reason code means and what to do: of CODE, or of all."""
+    """Explain what CODE means and what to do about it; without CODE, list all reasons."""
     entries = list(_entries())
     known = {entry["reason"] for entry in entries}
     named = next((name for name in known if code and name.lower() == code.lower()), None)

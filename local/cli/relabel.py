@@ -29,11 +29,11 @@ EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure":
 
 @click.command()
 @click.argument("nodes", nargs=-1)
-@click.option("--filter", "filter_file", metavar="FILE", help="Nodes that this node filter selects (docs/labels.md).")
+@click.option("--filter", "filter_file", metavar="FILE", help="Nodes that this filter selects (docs/labels.md).")
 @click.option("--all", "everything", is_flag=True, help=f"Every node of the design and of the cluster: the site action {UPDATE_SITE}.")
-@click.option("--cluster", help="The cluster, where there are several.")
-@click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
-@click.option("--plan", "plan_file", metavar="FILE", help="Only if the plan that `hullmark plan --out` wrote still holds (else exit 5).")
+@click.option("--cluster", help="The cluster, if there are several.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Apply this plan of `hullmark plan --out`; exit 5 if it is out of date.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the result. The embedded cloud always does.")
 @output_option
 def relabel(
@@ -46,11 +46,11 @@ def relabel(
     wait: bool,
     form: str,
 ) -> int:
-    """Make nodes true to the newest committed documents."""
+    """Bring nodes in sync with the newest committed documents."""
     if plan_file:
         planned, asked = _kept_plan(plan_file)
         if stale := _stale(planned, asked):
-            click.echo(f"error: the plan in {plan_file} is stale: {stale}; make a new one", err=True)
+            click.echo(f"error: the plan in {plan_file} is stale: {stale}; make a new plan", err=True)
             if form == "json":
                 click.echo(json.dumps({"errors": [{"reason": "StalePlan", "message": stale}]}))
             return STALE
@@ -58,11 +58,13 @@ def relabel(
         if not nodes and not filter_file and not everything:
             nodes = tuple(planned.nodes)
             if not nodes:
-                emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan holds no change: nothing to do"])
+                emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
                 return 0
     request = build_request(nodes, filter_file, everything, cluster, dry_run)
     ledger = service().ledger
-    with if_interrupted("`hullmark actions list` shows whether the action was recorded; then it goes on, and `actions watch` follows it"):
+    with if_interrupted(
+        "`hullmark actions list` shows whether the action was recorded; if so it continues; follow it with `actions watch`"
+    ):
         action = ledger.submit(request)
     return follow(ledger, action, form, wait=wait)
 
@@ -70,10 +72,10 @@ def relabel(
 def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: bool, cluster: str | None, dry_run: bool) -> RelabelRequest:
     """The message that the arguments mean. Raises Failure where they mean none, or several."""
     if bool(nodes) + bool(filter_file) + everything != 1:
-        raise Failure("Usage", "say which nodes: names, --filter FILE, or --all (one of them)")
+        raise Failure("Usage", "choose nodes by name, with --filter FILE, or with --all")
     names = list(dict.fromkeys(name.strip() for given in nodes for name in given.split(",") if name.strip()))
     if nodes and not names:
-        raise Failure("Usage", "the arguments name no node")
+        raise Failure("Usage", "the arguments name no nodes")
     return RelabelRequest(
         action=str(ULID()),
         name=UPDATE_SITE if everything else UPDATE_LABELS,
@@ -91,7 +93,7 @@ def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:
     Without `wait` only a server lets it go on; the embedded cloud works while the command runs.
     """
     if wait or not ledger.runs_by_itself:
-        with if_interrupted(f"action {action} goes on {ledger.goes_on}; follow it with `hullmark actions watch {action}`"):
+        with if_interrupted(f"action {action} continues {ledger.goes_on}; follow it with `hullmark actions watch {action}`"):
             if talk().is_terminal:
                 _wait_with_a_bar(ledger, action)
             else:
@@ -188,10 +190,10 @@ def _kept_plan(file: str) -> tuple[LabelPlan, PlanRequest]:
         flaw = error.errors(include_url=False)[0]
         where = ".".join(map(str, flaw["loc"]))
         raise Failure(
-            "Invalid", f"{file}: not a plan of `hullmark plan --out`, or one of another version: {where}: {flaw['msg']}"
+            "Invalid", f"{file}: not a plan from `hullmark plan --out`, or from another version: {where}: {flaw['msg']}"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Failure("Invalid", f"{file}: not a plan of `hullmark plan --out`: {error}") from error
+        raise Failure("Invalid", f"{file}: not a plan from `hullmark plan --out`: {error}") from error
 
 
 def _stale(kept: LabelPlan, asked: PlanRequest) -> str:
@@ -200,4 +202,4 @@ def _stale(kept: LabelPlan, asked: PlanRequest) -> str:
     if kept.revision and fresh.revision != kept.revision:
         return f"it was made for revision {kept.revision}, the newest is {fresh.revision}"
     differing = sorted(name for name in {*kept.nodes, *fresh.nodes} if kept.nodes.get(name) != fresh.nodes.get(name))
-    return f"other changes are due now on {', '.join(differing[:5])}" if differing else ""
+    return f"different changes are now due on {', '.join(differing[:5])}" if differing else ""

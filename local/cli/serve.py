@@ -14,18 +14,18 @@ from shared.world import Settings
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="On 127.0.0.1; 0 takes any free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port on 127.0.0.1; 0: any free one.")
 @click.option(
     "--bus",
     type=click.Choice(["embedded", "pubsub"]),
     default="embedded",
     show_default=True,
-    help="`pubsub`: the Pub/Sub emulator, and a process for each function.",
+    help="`pubsub`: the Pub/Sub emulator, with one process per function.",
 )
-@click.option("--verbose", is_flag=True, help="Print a line for each message and request (JSON, on stderr).")
+@click.option("--verbose", is_flag=True, help="Print a line per message and request (JSON, on stderr).")
 @click.option("--join-emulator", "join", is_flag=True, help="With `--bus pubsub`: use the emulator that PUBSUB_EMULATOR_HOST names.")
 def serve(port: int, bus: str, verbose: bool, join: bool) -> None:
-    """The whole cloud on this machine: API, status page, functions, clock. For this machine only, as you. Ctrl-C ends it."""
+    """Run everything on this machine: API, status page, functions, schedules. Reachable from this machine only. Ctrl-C stops it."""
     from local.cloud.emulator import EmulatorMissing
     from local.cloud.processes import NotReady, PortTaken
 

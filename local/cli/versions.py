@@ -1,4 +1,4 @@
-"""`hullmark versions`: which versions a fleet is on, where they go, when, and why."""
+"""`hullmark versions`: which versions a fleet runs, and which updates are due, when and why."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def live_option(command: F) -> F:
     """`--live`."""
-    about = "Ask the fleets that Cluster documents name, too: gardens, EKS and GKE clusters."
+    about = "Include the live fleets that Cluster documents name: gardens, EKS and GKE clusters."
     return click.option("--live", is_flag=True, help=about)(command)
 
 
 @click.group()
 def versions() -> None:
-    """Which versions a fleet is on, where they go, when, and why."""
+    """Show which versions a fleet runs, and which updates are due, when and why."""
 
 
 @versions.command("list")
@@ -40,10 +40,10 @@ def versions() -> None:
 @now_option
 @output_option
 def list_(files: tuple[str, ...], live: bool, now: datetime, form: str) -> None:
-    """Every version that the profiles offer: what it counts as, when it expires, who runs it."""
-    found = seen(files, live, now).offers(now)
-    _warn(found.unreachable)
-    emit(form, found.model_dump(mode="json"), lambda: _offers(found.versions))
+    """List every version that the profiles offer: its classification, when it expires, who runs it."""
+    offers = seen(files, live, now).offers(now)
+    _warn(offers.unreachable)
+    emit(form, offers.model_dump(mode="json"), lambda: _offers(offers.versions))
 
 
 @versions.command()
@@ -52,18 +52,18 @@ def list_(files: tuple[str, ...], live: bool, now: datetime, form: str) -> None:
 @now_option
 @output_option
 def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
-    """What is decided for every cluster now, whether its window is open or not. Exit code 2 when an update is due."""
-    found = seen(files, live, now).decisions(now)
-    _warn(found.unreachable)
-    emit(form, found.model_dump(mode="json"), lambda: _decisions(found.decisions))
-    return PENDING if any(each.changes for each in found.decisions) else 0
+    """Show what is decided for every cluster now, whether its window is open or not. Exit code 2 when an update is due."""
+    plans = seen(files, live, now).decisions(now)
+    _warn(plans.unreachable)
+    emit(form, plans.model_dump(mode="json"), lambda: _decisions(plans.decisions))
+    return PENDING if any(decision.changes for decision in plans.decisions) else 0
 
 
 @versions.command()
 @documents_option
 @live_option
 @now_option
-@click.option("--days", type=click.IntRange(1, 36_500), help="How far to look ahead; without it, to the day from which nothing changes.")
+@click.option("--days", type=click.IntRange(1, 36_500), help="Days to look ahead. Default: until nothing changes any more.")
 @click.option(
     "-o",
     "--output",
@@ -71,19 +71,19 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
     type=click.Choice(["table", "json", "yaml", "ics"]),
     default="table",
     show_default=True,
-    help="How to print it.",
+    help="Output format.",
 )
 def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None, form: str) -> int:
-    """What will happen to every cluster, window by window: updates, and the dead ends that a person must open."""
-    found = seen(files, live, now).calendar(now, days)
-    _warn(found.unreachable)
+    """Forecast the updates of every cluster, window by window, and those that are stuck."""
+    events = seen(files, live, now).calendar(now, days)
+    _warn(events.unreachable)
     if form == "ics":
         from local.cli.ics import calendar_bytes
 
-        click.echo(calendar_bytes(found.events, now), nl=False)
+        click.echo(calendar_bytes(events.events, now), nl=False)
     else:
-        emit(form, found.model_dump(mode="json"), lambda: _events(found.events))
-    return PENDING if any(not event.stuck for event in found.events) else 0
+        emit(form, events.model_dump(mode="json"), lambda: _events(events.events))
+    return PENDING if any(not event.stuck for event in events.events) else 0
 
 
 @versions.command()
@@ -93,11 +93,11 @@ def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None
 @now_option
 @output_option
 def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
-    """Everything about one cluster (NAMESPACE/NAME, or NAME where there is one): each decision, and every version looked at."""
-    found = seen(files, live, now).why(cluster, now)
-    _warn(found.unreachable)
-    emit(form, found.model_dump(mode="json"), lambda: _why(found))
-    return PENDING if any(each.changes for each in found.decisions) else 0
+    """Explain the decisions for a cluster (NAMESPACE/NAME, or NAME if unique), with every version considered."""
+    explanation = seen(files, live, now).why(cluster, now)
+    _warn(explanation.unreachable)
+    emit(form, explanation.model_dump(mode="json"), lambda: _why(explanation))
+    return PENDING if any(decision.changes for decision in explanation.decisions) else 0
 
 
 def seen(files: tuple[str, ...], live: bool, now: datetime) -> Versions:
@@ -142,40 +142,40 @@ def _warn(unreachable: Iterable[str]) -> None:
 # --- tables ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _offers(found: list[OfferEntry]) -> Iterable[Any]:
+def _offers(offers: list[OfferEntry]) -> Iterable[Any]:
     columns = ("profile", "subject", "version", "classification", "expires", "days", "in use")
     yield grid(columns, (
-        (each.profile, each.subject, each.version, each.classification, each.expires or "-",
-         "-" if each.daysLeft is None else str(each.daysLeft), str(each.inUse))
-        for each in found
+        (offer.profile, offer.subject, offer.version, offer.classification, offer.expires or "-",
+         "-" if offer.daysLeft is None else str(offer.daysLeft), str(offer.inUse))
+        for offer in offers
     ))  # fmt: skip
 
 
-def _decisions(found: list[DecisionEntry]) -> Iterable[Any]:
+def _decisions(decisions: list[DecisionEntry]) -> Iterable[Any]:
     yield grid(("cluster", "component", "subject", "from", "to", "kind", "window", "reason"), (
-        (each.cluster, each.component, each.subject, each.from_ or "-", "stuck" if each.error else each.to or "-",
-         each.kind or "-", "open" if each.window.open else each.window.next or "-", each.code)
-        for each in found
+        (decision.cluster, decision.component, decision.subject, decision.from_ or "-", "stuck" if decision.error else decision.to or "-",
+         decision.kind or "-", "open" if decision.window.open else decision.window.next or "-", decision.code)
+        for decision in decisions
     ))  # fmt: skip
-    due, stuck = sum(each.changes for each in found), sum(each.error for each in found)
-    yield f"{due} to update, {stuck} stuck, {len(found) - due - stuck} as they should be"
+    due, stuck = sum(decision.changes for decision in decisions), sum(decision.error for decision in decisions)
+    yield f"{due} to update, {stuck} stuck, {len(decisions) - due - stuck} up to date"
 
 
-def _events(found: list[ForecastEntry]) -> Iterable[Any]:
+def _events(events: list[ForecastEntry]) -> Iterable[Any]:
     yield grid(("at", "cluster", "component", "subject", "from", "to", "kind", "reason"), (
-        (each.at, each.cluster, each.component, each.subject, each.from_ or "-", "stuck" if each.stuck else each.to or "-",
-         each.kind or "-", each.code)
-        for each in found
+        (event.at, event.cluster, event.component, event.subject, event.from_ or "-", "stuck" if event.stuck else event.to or "-",
+         event.kind or "-", event.code)
+        for event in events
     ))  # fmt: skip
 
 
-def _why(found: Explanation) -> Iterable[Any]:
-    following = found.window.next or "at any time"
-    yield f"{found.cluster} on {found.profile}; window {'open' if found.window.open else 'shut'}, next {following}"
-    for each in found.decisions:
-        target = each.to or ("stuck" if each.error else "stays")
-        yield f"\n{each.component} {each.subject} {each.from_} → {target} ({each.code})"
-        yield f"  {each.description}"
-        if each.advice != each.description:
-            yield f"  {each.advice}"
-        yield grid(("version", "counts as", "verdict"), ((c.version, c.classification, c.verdict) for c in each.candidates))
+def _why(explanation: Explanation) -> Iterable[Any]:
+    following = explanation.window.next or "at any time"
+    yield f"{explanation.cluster} on {explanation.profile}; window {'open' if explanation.window.open else 'closed'}, next {following}"
+    for decision in explanation.decisions:
+        target = decision.to or ("stuck" if decision.error else "stays")
+        yield f"\n{decision.component} {decision.subject} {decision.from_} → {target} ({decision.code})"
+        yield f"  {decision.description}"
+        if decision.advice != decision.description:
+            yield f"  {decision.advice}"
+        yield grid(("version", "classification", "verdict"), ((c.version, c.classification, c.verdict) for c in decision.candidates))

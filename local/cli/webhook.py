@@ -26,22 +26,22 @@ CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigura
 
 @click.group()
 def webhook() -> None:
-    """Put topology on pods: print the webhook's configuration, and check one before it can hurt."""
+    """Print or check the configuration of the webhook that puts topology labels on pods."""
 
 
 @webhook.command("manifest")
 @documents_option
-@click.option("--url", default="", help="Where the function answers, for an API server that can reach it: https://host[:port][/CLUSTER].")
+@click.option("--url", default="", help="The function's URL, if the API server can reach it: https://host[:port][/CLUSTER].")
 @click.option("--service", default="", metavar="NS/NAME[:PORT]", help="The service in front of the function, inside the cluster.")
-@click.option("--cluster", default="", help="The cluster's name in the documents, where the function serves several.")
+@click.option("--cluster", default="", help="The cluster's name in the documents, if the function serves several.")
 @click.option("--ca-file", default="", metavar="FILE", help="PEM of the CA that signed the function's certificate.")
-@click.option("--cert-manager", default="", metavar="NS/NAME", help="A cert-manager Certificate that fills the CA in.")
+@click.option("--cert-manager", default="", metavar="NS/NAME", help="A cert-manager Certificate that injects the CA.")
 @click.option("--server-version", default="", metavar="V", help="The API server's version; below 1.28 matchConditions are left out.")
-@click.option("-o", "--output", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print it.")
+@click.option("-o", "--output", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Output format.")
 def manifest_command(
     files: tuple[str, ...], url: str, service: str, cluster: str, ca_file: str, cert_manager: str, server_version: str, form: str
 ) -> None:
-    """The MutatingWebhookConfiguration to apply; with -f for the namespaces that the policies mean only."""
+    """Print the MutatingWebhookConfiguration to apply; with -f, limited to the namespaces that the policies select."""
     _, policies = documents_in(files)
     if policies and not any(policy.enabled for policy in policies):
         raise Failure("NothingEnabled", "no PodLabelPolicy is enabled: delete the configuration instead of applying one")
@@ -59,13 +59,15 @@ def manifest_command(
 
 @webhook.command("check")
 @documents_option
-@click.option("--context", default="", help="Look at the live configurations of this kubeconfig context.")
-@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig, else $KUBECONFIG, else ~/.kube/config.")
-@click.option("--server-version", default="", metavar="V", help="The API server's version, where it isn't asked.")
-@click.option("--feature-gate", "gates", multiple=True, metavar="NAME=true|false", help=f"A gate of the server, such as {GATE}=true.")
+@click.option("--context", default="", help="Check the live configurations of this kubeconfig context.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.")
+@click.option("--server-version", default="", metavar="V", help="The API server's version, if it isn't asked.")
+@click.option(
+    "--feature-gate", "gates", multiple=True, metavar="NAME=true|false", help=f"A feature gate of the server, such as {GATE}=true."
+)
 @output_option
 def check_command(files: tuple[str, ...], context: str, kubeconfig: str, server_version: str, gates: tuple[str, ...], form: str) -> int:
-    """Refuse configurations that endanger scheduling or do nothing (exit 4), in files with the policies beside them, or live."""
+    """Refuse configurations that endanger scheduling or do nothing (exit 4), in files next to their policies, or live."""
     configurations, policies = documents_in(files)
     given = bool(configurations)
     server = ServerFacts(server_version, dict(map(_gate, gates)))
@@ -88,7 +90,7 @@ def _check_lines(verdicts: Sequence[CheckResult], configurations: Sequence[Objec
     elif not configurations:
         yield "no mutating webhook is configured"
     else:
-        yield "nothing to refuse"
+        yield "no problems"
 
 
 def documents_in(files: Sequence[str]) -> tuple[list[Object], list[PodLabelPolicySpec]]:
@@ -133,5 +135,5 @@ def _gates(cluster: Kubernetes) -> dict[str, bool]:
         metrics = cluster.server.request("GET", "/metrics").decode()
     except (StatusError, ClusterError):
         return {}
-    found = re.search(rf'^kubernetes_feature_enabled{{name="{GATE}"[^}}]*}} ([01])', metrics, re.MULTILINE)
-    return {GATE: found[1] == "1"} if found else {}
+    match = re.search(rf'^kubernetes_feature_enabled{{name="{GATE}"[^}}]*}} ([01])', metrics, re.MULTILINE)
+    return {GATE: match[1] == "1"} if match else {}

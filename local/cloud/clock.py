@@ -32,16 +32,16 @@ def due(cron: str, at: datetime) -> bool:
 
 
 def _values(field: str, low: int, high: int) -> set[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for part in field.split(","):
         span, _, step = part.partition("/")
         first, _, last = (f"{low}-{high}" if span == "*" else span).partition("-")
-        found.update(range(int(first), int(last or (high if step else first)) + 1, int(step or 1)))
+        values.update(range(int(first), int(last or (high if step else first)) + 1, int(step or 1)))
     if high == RANGES[4][1]:
-        found = {value % 7 for value in found}
-    if not found or min(found) < low or max(found) > high:
+        values = {value % 7 for value in values}
+    if not values or min(values) < low or max(values) > high:
         raise ValueError(f"cron field {field!r}: from {low} to {high}")
-    return found
+    return values
 
 
 class Clock:

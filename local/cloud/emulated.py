@@ -129,7 +129,9 @@ class RealCloud:
     def broken(self) -> BaseException | None:
         """Why nothing is delivered any more, if so."""
         if self.emulator and not self.emulator.running():
-            return EmulatorMissing(f"the Pub/Sub emulator on {self.host} has ended; serve again, actions under way go on from the store")
+            return EmulatorMissing(
+                f"the Pub/Sub emulator on {self.host} has ended; run serve again, unfinished actions resume from the store"
+            )
         return self.pump.broken() if self.pump else None
 
     def _route(self, administration: Administration, step: FunctionStep, topic: str) -> Route:
@@ -190,7 +192,7 @@ def serve_pubsub(
         while not ended.wait(1.0):
             if broken := cloud.broken():
                 raise broken
-        say("ending: requests in flight are let finish")
+        say("stopping: waiting for requests in flight")
 
 
 def greeting(cloud: RealCloud) -> str:
@@ -200,7 +202,7 @@ def greeting(cloud: RealCloud) -> str:
     say = [
         f"Pub/Sub emulator on {cloud.host}, project {project}",
         *where,
-        "Ask for a relabel:",
+        "Request a relabel:",
         f"  CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB=http://{cloud.host}/ CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true \\",
         f'  gcloud --project {project} pubsub topics publish {prefix}relabel-requests --message=\'{{"name":"update_site"}}\'',
     ]

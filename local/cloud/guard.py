@@ -49,13 +49,13 @@ class Guard:
         here(environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN"))
         given = parse_qs(environ.get("QUERY_STRING", "")).get(SECRET, [""])[0]
         if self.secret and not hmac.compare_digest(given.encode(), self.secret.encode()):
-            raise refusal("this port takes what the bus of this run delivers: publish to the topic instead")
+            raise refusal("this port accepts only messages from this run's bus: publish to the topic instead")
 
 
 def here(host: str, origin: str | None) -> None:
     """Raise ApiError 400 for what is no host, 403 for another machine's name and for a page that this server did not send."""
     if split("Host", f"//{host}").hostname not in NAMES:
-        raise refusal(f"{host[:100]!r}: this server is for this machine: call it 127.0.0.1 or localhost")
+        raise refusal(f"{host[:100]!r}: this server is for this machine only: use 127.0.0.1 or localhost")
     if origin is not None and split("Origin", origin).netloc != host:
         raise refusal(f"a page of {origin[:100]!r} may not call this server")
 

@@ -37,7 +37,7 @@ class PortTaken(Exception):
 
     def __init__(self, port: int, error: OSError) -> None:
         why = f"can't serve on {HOST}:{port}: {error.strerror}"
-        super().__init__(f"{why}; end what listens there (an earlier `hullmark serve`?), or take another port with --port N")
+        super().__init__(f"{why}; stop what listens there (an earlier `hullmark serve`?), or choose another port with --port N")
 
 
 class NotReady(Exception):

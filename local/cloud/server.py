@@ -106,13 +106,13 @@ def serve_embedded(settings: Settings, *, port: int, person: str, say: Callable[
     with until_told() as ended, EmbeddedServer(settings, port, person, say) as server:
         say(greeting(server.url, settings))
         ended.wait()
-        say("ending; what was under way goes on with the next start")
+        say("stopping; unfinished actions resume at the next start")
 
 
 def greeting(url: str, settings: Settings) -> str:
     """Where it is, and what to try."""
     return f"""\
-{url}/ shows how the fleet is; store {settings.store}, cluster {settings.cluster or "(none: set HULLMARK_CLUSTER)"}
+{url}/ shows the state of the fleet; store {settings.store}, cluster {settings.cluster or "(none: set HULLMARK_CLUSTER)"}
 Try, in another terminal:
   export HULLMARK_SERVER={url}
   hullmark documents stage -f FOLDER && hullmark documents commit

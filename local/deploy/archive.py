@@ -26,7 +26,7 @@ class NotArchived(Exception):
 
 def sources(root: Path = ROOT) -> dict[str, bytes]:
     """Path in the archive → bytes. Raises NotArchived for a Python file that does not compile and for a file of an unexpected kind."""
-    found = {REQUIREMENTS: _requirements(root)}
+    files = {REQUIREMENTS: _requirements(root)}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             name = path.relative_to(root).as_posix()
@@ -36,10 +36,10 @@ def sources(root: Path = ROOT) -> dict[str, bytes]:
                 raise NotArchived(
                     f"{name}: only {', '.join(sorted(SUFFIXES))} are deployed, and no links: move it, or add its kind to {__name__}"
                 )
-            found[name] = path.read_bytes()
+            files[name] = path.read_bytes()
             if path.suffix == ".py":
-                _must_compile(name, found[name])
-    return dict(sorted(found.items()))
+                _must_compile(name, files[name])
+    return dict(sorted(files.items()))
 
 
 def _requirements(root: Path) -> bytes:

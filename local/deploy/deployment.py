@@ -122,8 +122,8 @@ class Deployment:
         if "cloudresourcemanager.googleapis.com" not in enabled:
             raise CannotDeploy(self._advised("SERVICE_DISABLED"))
         if "cloudfunctions.googleapis.com" in enabled:  # else nobody can be asked, and Terraform will say
-            found = self._gcloud("functions", "regions", "list", f"--project={self.project}", "--format=value(name)")
-            regions = sorted({line.rpartition("/")[2] for line in found.split()})
+            listed = self._gcloud("functions", "regions", "list", f"--project={self.project}", "--format=value(name)")
+            regions = sorted({line.rpartition("/")[2] for line in listed.split()})
             if regions and self.region not in regions:
                 raise CannotDeploy(f"no region {self.region}; there are {', '.join(regions)}")
 
@@ -183,18 +183,18 @@ class Deployment:
         shown = subprocess.run(
             ["terraform", "state", "show", "-no-color", STORE], cwd=self.root, capture_output=True, text=True, check=False
         )
-        found = re.search(r'^\s*name\s*=\s*"([^"]+)"', shown.stdout, re.MULTILINE)
-        return found[1] if found and not shown.returncode else ""
+        match = re.search(r'^\s*name\s*=\s*"([^"]+)"', shown.stdout, re.MULTILINE)
+        return match[1] if match and not shown.returncode else ""
 
     def _in_tfvars(self, name: str) -> str:
         return tfvars(self.root).get(name, "")
 
     def outputs(self) -> dict[str, Any]:
         """The root's outputs."""
-        found = subprocess.run(["terraform", "output", "-json"], cwd=self.root, capture_output=True, text=True, check=False)
-        if found.returncode:
-            raise CannotDeploy(f"terraform output: {found.stderr.strip()}")
-        return {name: output["value"] for name, output in json.loads(found.stdout).items()}
+        done = subprocess.run(["terraform", "output", "-json"], cwd=self.root, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CannotDeploy(f"terraform output: {done.stderr.strip()}")
+        return {name: output["value"] for name, output in json.loads(done.stdout).items()}
 
     def smoke(self, outputs: dict[str, Any]) -> str:
         """Publish a dry run for the whole site and wait for the notice that answers it; what it said. Changes no node.

@@ -40,8 +40,8 @@ def walk(path: str) -> Iterator[str]:
     if not stat.S_ISDIR(os.stat(path).st_mode):
         yield path
         return
-    with os.scandir(path) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(path) as listing:
+        entries = sorted(listing, key=lambda entry: entry.name)
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in _SKIPPED:

@@ -1,4 +1,4 @@
-"""What the newest outcomes say of a fleet: which nodes are not true, and why. Pure."""
+"""What the newest outcomes say of a fleet: which nodes are out of sync, and why. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from shared.domain.actions import ActionOutcome, ActionRequest
 from shared.domain.names import NAMED_NODES, WHOLE_SITE
 from shared.domain.outcomes import Outcome
 
-NOT_TRUE = frozenset({"failed", "missing", "skipped", "stopped"})
-"""Outcomes after which a node is not as its documents want it."""
+OUT_OF_SYNC = frozenset({"failed", "missing", "skipped", "stopped"})
+"""Outcomes that leave a node out of sync."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotTrue:
-    """A node whose newest outcome is not a good one, and the action that it comes from."""
+class OutOfSync:
+    """A node whose newest outcome left it out of sync, and the action that says so."""
 
     cluster: str
     outcome: Outcome
@@ -24,12 +24,12 @@ class NotTrue:
     revision: int
 
 
-def not_true(ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> list[NotTrue]:
-    """Nodes that are not true by what is known, by cluster and name. `ended`: actions, newest first; dry runs change nothing.
+def out_of_sync(ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> list[OutOfSync]:
+    """List the nodes known to be out of sync, by cluster and name. `ended`: actions, newest first; dry runs don't count.
 
-    An action on the whole site speaks of every node there is: what older ones said of its cluster no longer counts.
+    An action on the whole site covers every node, so older actions on its cluster no longer matter.
     """
-    newest: dict[tuple[str, str], NotTrue | None] = {}
+    newest: dict[tuple[str, str], OutOfSync | None] = {}
     closed: set[str] = set()
     for request, outcome in ended:
         if request.dry_run or request.cluster in closed or request.name not in (*NAMED_NODES, *WHOLE_SITE):
@@ -37,7 +37,7 @@ def not_true(ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> list[NotTr
         for name in outcome.unchanged:
             newest.setdefault((request.cluster, name), None)
         for each in outcome.outcomes:
-            bad = NotTrue(request.cluster, each, request.id, outcome.revision) if each.outcome in NOT_TRUE else None
+            bad = OutOfSync(request.cluster, each, request.id, outcome.revision) if each.outcome in OUT_OF_SYNC else None
             newest.setdefault((request.cluster, each.subject), bad)
         if request.name in WHOLE_SITE and outcome.counts:
             closed.add(request.cluster)
@@ -45,9 +45,11 @@ def not_true(ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> list[NotTr
 
 
 def in_short(request: ActionRequest, outcome: ActionOutcome) -> ActionOutcome:
-    """The outcome with what `not_true` needs of it and no more: a hundred thousand nodes that are well are names, or nothing at all."""
-    bad = [each for each in outcome.outcomes if each.outcome in NOT_TRUE]
-    well = [] if request.name in WHOLE_SITE else [*outcome.unchanged, *(o.subject for o in outcome.outcomes if o.outcome not in NOT_TRUE)]
+    """Reduce an outcome to what `out_of_sync` reads: of 100,000 nodes in sync at most the names are kept."""
+    bad = [each for each in outcome.outcomes if each.outcome in OUT_OF_SYNC]
+    well = (
+        [] if request.name in WHOLE_SITE else [*outcome.unchanged, *(o.subject for o in outcome.outcomes if o.outcome not in OUT_OF_SYNC)]
+    )
     return outcome.model_copy(update={"outcomes": bad, "unchanged": well})
 
 

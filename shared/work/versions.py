@@ -28,7 +28,7 @@ class FleetVersions:
         return cls(fleets.view(), fleets.unreachable)
 
     def offers(self, now: datetime) -> OfferList:
-        """Every version that the profiles offer: what it counts as, when it expires, how many places run it."""
+        """List every version that the profiles offer: its classification, when it expires, how many run it."""
         found = []
         for name, profile in merged_profiles(self.fleet).items():
             users = [each for each in self.fleet.clusters.values() if (f"{each.namespace}/" if each.own else "") + each.profile == name]
@@ -36,7 +36,7 @@ class FleetVersions:
         return OfferList(versions=found, unreachable=list(self.unreachable))
 
     def decisions(self, now: datetime) -> DecisionList:
-        """What is decided for every cluster now, whether its window is open or not."""
+        """Show what is decided for every cluster now, whether its window is open or not."""
         plans = Planner(self.fleet).plan(now)
         found = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
         return DecisionList(decisions=found, unreachable=list(self.unreachable))

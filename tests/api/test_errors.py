@@ -152,7 +152,7 @@ def test_under_airships_prefix_everything_is_the_same_and_stays_there(fleet: Fro
     assert fleet.get(answer.headers["Location"]).json["id"] == answer.json["id"]
 
 
-def test_metrics_tell_of_actions_by_result_and_of_nodes_that_are_not_true(fleet: FrontDoor) -> None:
+def test_metrics_count_actions_by_result_and_nodes_out_of_sync(fleet: FrontDoor) -> None:
     fleet.declares({"n1": {"rack": "r7"}, "gone": {"rack": "r9"}})
     fleet.relabels("n1", "gone")
     text = fleet.get("/metrics").text

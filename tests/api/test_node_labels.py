@@ -50,7 +50,7 @@ def test_a_difference_to_the_documents_is_told_and_the_next_relabel_ends_it(flee
         "labels": {"rack": "r7"},
         "next_relabel": {"set": {"rack": "r7"}, "remove": ["role"]},
     }
-    assert body["message"] == "differs from revision 1: the next relabel brings back rack=r7 role-"
+    assert body["message"] == "differs from revision 1: the next relabel restores rack=r7 role-"
 
     fleet.relabels("n1")
     assert fleet.labels("n1") == {"zone": "a", "rack": "r7"}
@@ -121,7 +121,7 @@ def test_an_unknown_node_is_not_found(fleet: FrontDoor) -> None:
 def test_without_force_a_key_that_others_hold_is_a_conflict_that_names_them(fleet: FrontDoor) -> None:
     answer = put(fleet, {"zone": "b"}, f"{PATH}?force=false")
     assert (answer.status_code, answer.json["message"]) == (409, "Conflict")
-    assert "zone is held by kubelet" in answer.json["reason"]
+    assert "zone is owned by kubelet" in answer.json["reason"]
     assert put(fleet, {"zone": "b"}).status_code == 200
 
 

@@ -167,15 +167,15 @@ def looked_at(page: Page, name: str) -> str:
     return page.inner_text("body")
 
 
-def test_one_look_tells_what_is_not_true_and_why_what_runs_and_what_happened(site: Site, page: Page) -> None:
+def test_the_page_shows_what_is_out_of_sync_and_why_what_runs_and_what_happened(site: Site, page: Page) -> None:
     page.goto(site.url)
     text = looked_at(page, "index")
-    not_true = page.inner_text("#not-true")
+    out_of_sync = page.inner_text("#out-of-sync")
     for told in ("compute17", "missing", "NodeNotFound", "compute05", "failed", "a-colleague-with-kubectl", "compute06", "skipped"):
-        assert told in not_true
-    assert "compute01" not in not_true
-    assert "3\nnodes not true" in text
-    assert "not brought to the whole site yet" in text
+        assert told in out_of_sync
+    assert "compute01" not in out_of_sync
+    assert "3\nnodes out of sync" in text
+    assert "not yet applied to the whole site" in text
     running = page.inner_text("#running")
     assert "Paused" in running
     assert "ada.lovelace@halden.example.com" in running
@@ -189,7 +189,7 @@ def test_one_look_tells_what_is_not_true_and_why_what_runs_and_what_happened(sit
     coming = page.inner_text("#coming")
     for told in ("garden-halden/north", "controlPlane kubernetes", "1.33.6 → 1.34.2", "forced", "2026-12-20 00:00 UTC"):
         assert told in coming
-    assert "1\nversion in use ends within 90 days" in text
+    assert "1\nversion in use expires within 90 days" in text
 
 
 def test_an_action_has_a_page_of_its_own(site: Site, page: Page) -> None:
@@ -219,11 +219,11 @@ def test_everything_works_without_scripts_and_under_airships_prefix(site: Site, 
     page.goto(f"{site.url}/api/")
     page.click("#recent a:has-text('update_site')")
     assert page.url == f"{site.url}/api/actions/{site.failed}"
-    assert "compute17" in page.inner_text("#not-true")
+    assert "compute17" in page.inner_text("#out-of-sync")
     context.close()
 
 
-def test_a_page_reads_itself_again_only_while_something_runs(fleet: FrontDoor) -> None:
+def test_a_page_refreshes_only_while_an_action_runs(fleet: FrontDoor) -> None:
     again = '<meta http-equiv="refresh" content="3">'
     action = fleet.create(target_nodes=["n1"]).json["id"]
     pages = ("/", f"/actions/{action}")

@@ -117,7 +117,7 @@ def test_a_refused_commit_says_the_same_and_makes_no_revision(hullmark: Hullmark
         (["actions", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "no action 01ARZ3NDEKTSV4RRFFQ69G5FAV"),
         (["documents", "commit"], "nothing is staged"),
         (["documents", "show", "3"], "no revision 3"),
-        (["documents", "stage", "-f", "site.yaml", "-c", "a/b"], "'a/b' names no collection"),
+        (["documents", "stage", "-f", "site.yaml", "-c", "a/b"], "'a/b' is not a valid collection name"),
         (["validate", "-f", "site.yaml", "--now", "yesterday"], "yesterday"),
         (["relabel", "--plan", "site.yaml"], "not a plan"),
         (["plan", "-o", "xml"], "xml"),

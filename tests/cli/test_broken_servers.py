@@ -70,8 +70,8 @@ COMMANDS = [("actions", "list"), ("documents", "commit"), ("plan",), ("versions"
     [
         (200, *HTML, "text/html, not JSON; is this its address?"),
         (200, "application/json", "", "not JSON"),
-        (200, "application/json", "null", "answered what Hullmark does not"),
-        (200, "application/json", '{"welcome": true}', "answered what Hullmark does not"),
+        (200, "application/json", "null", "did not answer like Hullmark"),
+        (200, "application/json", '{"welcome": true}', "did not answer like Hullmark"),
         (200, "application/json", "[" * 100_000, "not JSON"),
         (500, "application/json", json.dumps(REFUSED), "unexpected; the log has it"),
         (500, "application/json", '{"details": 7}', "answered 500"),
@@ -107,7 +107,7 @@ def test_a_server_that_never_answers_is_given_up(hullmark: Hullmark, answering: 
     monkeypatch.setattr(client, "RETRIES", client.RETRIES.new(total=0))
     answering.silent = True
     assert "no answer within" in hullmark("actions", "list", "--server", answering.url).err
-    assert "it may have been done all the same" in hullmark("relabel", "--all", "--server", answering.url).err
+    assert "the request may still have taken effect" in hullmark("relabel", "--all", "--server", answering.url).err
 
 
 def test_a_server_that_is_not_there_is_named_with_the_cause(hullmark: Hullmark) -> None:
@@ -139,4 +139,4 @@ def test_what_a_server_records_is_at_its_own_time(hullmark: Hullmark, answering:
 def test_documents_that_are_not_committed_are_planned_here_or_not_at_all(hullmark: Hullmark, site: Callable[..., str]) -> None:
     ran = hullmark("plan", "-f", site(a_policy("racks", {"names": ["n1"]}, {"rack": "r7"})), "--server", "http://127.0.0.1:9")
     assert ran.code == 1
-    assert "commit the documents first, or give --nodes" in ran.err
+    assert "commit first, or give --nodes" in ran.err

@@ -47,7 +47,7 @@ def test_ctrl_c_on_the_bar_ends_the_command_and_not_only_the_bar(
     monkeypatch.setattr(relabel, "wait_for", interrupted)
     with pytest.raises(KeyboardInterrupt):
         follow(ledger, ACTION, "table")
-    assert f"goes on on the server; follow it with `hullmark actions watch {ACTION}`" in capsys.readouterr().err
+    assert f"continues on the server; follow it with `hullmark actions watch {ACTION}`" in capsys.readouterr().err
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")] == []
 
 

@@ -245,7 +245,7 @@ def test_the_console_script_runs_and_ends_with_the_codes(tmp_path: Path) -> None
 def test_the_demo_tells_its_story_to_the_end(hullmark: Hullmark) -> None:
     ran = hullmark("demo")
     assert ran.code == 0
-    assert "That was the main job" in ran.err
+    assert "That's it." in ran.err
     assert "1 unchanged" in ran.out
 
 

@@ -1,4 +1,4 @@
-"""Which nodes are not true, by what the newest actions say."""
+"""Which nodes are out of sync, according to the newest actions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared.domain.actions import ActionOutcome, ActionRequest
 from shared.domain.outcomes import Outcome
-from shared.domain.overview import counted, in_short, not_true
+from shared.domain.overview import counted, in_short, out_of_sync
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 Ended = tuple[ActionRequest, ActionOutcome]
@@ -28,7 +28,7 @@ def ended(
 
 
 def names(*newest_first: Ended) -> list[str]:
-    return [bad.outcome.subject for bad in not_true(newest_first)]
+    return [bad.outcome.subject for bad in out_of_sync(newest_first)]
 
 
 def test_the_newest_outcome_of_a_node_counts() -> None:
@@ -72,4 +72,4 @@ ACTIONS = st.lists(
 
 @given(ACTIONS)
 def test_an_outcome_in_short_says_the_same_of_the_fleet(actions: list[Ended]) -> None:
-    assert not_true([(request, in_short(request, outcome)) for request, outcome in actions]) == not_true(actions)
+    assert out_of_sync([(request, in_short(request, outcome)) for request, outcome in actions]) == out_of_sync(actions)

@@ -73,7 +73,7 @@ def test_write_ends_with_2_while_something_is_left_for_a_person(run: Run, tmp_pa
 
     assert code == 2
     assert "./a.yaml:9:5: report: beta.kubernetes.io/os -> kubernetes.io/os (selector picks" in out
-    assert "1 rewritten, 1 for you to look at" in err
+    assert "1 rewritten, 1 to review by hand" in err
 
 
 @pytest.mark.parametrize(

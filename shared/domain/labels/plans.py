@@ -20,7 +20,7 @@ class PlanRequest(Selection):
         default=None, description="Names: a list, or one text with commas."
     )
     all: bool = False
-    cluster: str | None = Field(default=None, max_length=253, description="Where there are several; else the default one.")
+    cluster: str | None = Field(default=None, max_length=253, description="Default: the default cluster.")
     server_version: str | None = Field(default=None, max_length=64, description="Plan aliases for this version instead of the cluster's.")
 
     @model_validator(mode="after")
