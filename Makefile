@@ -53,6 +53,10 @@ browser: ## Headless Chromium, from Debian's packages where we may install them
 faults: $(LOCKED) ## Every fault schedule; prints how many ran
 	$(BIN)/pytest -q -s tests/faults
 
+MINUTES ?= 10
+soak: $(LOCKED) ## The real transport with faults, kills and clock steps for MINUTES=10 (SEED=… to draw the same), then checked
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 BENCHES = relabel kube_clients chain events cold_start design versions migrate pods
 bench: $(LOCKED) kube $(BENCHES:%=bench-%) ## Every benchmark, as ratios measured side by side in one run (a quiet machine helps)
 
@@ -80,4 +84,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults check docs kube browser bench archive plan deploy destroy lock clean
+.PHONY: help install demo serve serve-real test faults soak check docs kube browser bench archive plan deploy destroy lock clean
