@@ -163,8 +163,10 @@ class ObjectStore(Protocol):
         """The object's bytes, or None."""
         ...
 
-    def keys(self, prefix: str, after: str = "") -> list[str]:
-        """Every key under the folder `prefix` (which ends in `/`), sorted; with `after`, only keys greater than it."""
+    def keys(self, prefix: str, after: str = "", limit: int = 0) -> list[str]:
+        """Every key under the folder `prefix` (which ends in `/`), sorted; with `after`, only keys greater than it; with `limit`, the
+        first so many of them, at the cost of so many.
+        """
         ...
 
     def folders(self, prefix: str) -> list[str]:

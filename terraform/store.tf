@@ -15,7 +15,7 @@ resource "google_storage_bucket" "store" {
   lifecycle_rule {
     condition {
       age            = var.keep_actions_days + 7 # the sweep removes actions whole, and earlier; this is for what it never sees
-      matches_prefix = ["actions/", "actions-by-day/", "open-actions/", "drift/", "told/"]
+      matches_prefix = ["actions/", "actions-by-day/", "open-actions/", "drift/", "told/", "sweeps/"]
       with_state     = "LIVE"
     }
     action {

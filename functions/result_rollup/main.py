@@ -9,7 +9,7 @@ out  notices            action finished, message lost
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import functions_framework
 from cloudevents.http import CloudEvent
@@ -26,6 +26,14 @@ from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notic
 from shared.world import World
 
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
+SWEPT = "sweeps/"
+"""Where the store remembers the hour of the last look back."""
+LOOKED_BACK = 72
+"""Hours that it goes back where no sweep ran for long."""
+LOOKED_AT_A_TIME = 500
+"""Actions that one look asks for their end, until an hour is through: of more, the next sweep takes up the rest."""
+LISTED_AT_A_TIME = 200
+"""Actions of an earlier release that one sweep has listed: a read and a write each."""
 FORGOTTEN_AT_A_TIME = 50
 """Actions whose records one sweep removes: about 300 objects. A sweep every five minutes removes 14,000 a day."""
 log = logging.getLogger("hullmark.result_rollup")
@@ -128,6 +136,10 @@ def sweep(world: World, now: datetime) -> str:
     whatever the cause, does not keep the others from ending; the cause is raised once they have.
     """
     ended, failed = 0, list[Exception]()
+    try:
+        look_back(world, now)
+    except Exception as error:
+        failed.append(error)
     for action in world.actions.open():
         try:
             outcome = world.actions.outcome(action) or world.actions.close_if_complete(action, now) or world.actions.expire(action, now)
@@ -138,8 +150,31 @@ def sweep(world: World, now: datetime) -> str:
             failed.append(error)
     if failed:
         raise failed[0]
+    world.actions.list_old(now, LISTED_AT_A_TIME)
     world.actions.forget(now - timedelta(days=world.settings.keep_actions_days), FORGOTTEN_AT_A_TIME)
     return f"{ended} ended"
+
+
+def look_back(world: World, now: datetime) -> None:
+    """Once an hour: look after actions that are overdue and have lost the mark that they are open. Each is looked at once."""
+    this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    if world.store.get(_swept(this)) is not None:
+        return
+    marks = world.store.keys(SWEPT)
+    missed = (this - timedelta(hours=number) for number in range(1, LOOKED_BACK))
+    done = next((hour for hour in missed if _swept(hour) in marks), this - timedelta(hours=LOOKED_BACK))
+    overdue, looked_at = timedelta(seconds=world.settings.action_seconds), 0
+    while done < this and looked_at < LOOKED_AT_A_TIME:
+        looked_at += world.actions.mark_open(done - overdue, done + timedelta(hours=1) - overdue)
+        done += timedelta(hours=1)
+    world.store.create(_swept(done), b"")
+    for key in marks:
+        if key != _swept(done):
+            world.store.delete(key)
+
+
+def _swept(hour: datetime) -> str:
+    return f"{SWEPT}{hour:%Y-%m-%dT%H}"
 
 
 def bury(delivery: Delivery, world: World, now: datetime) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -13,6 +14,8 @@ from obstore import exceptions as errors
 
 from shared.ports import ObjectStore, StoreError
 
+PAGE = 1000
+"""Objects that S3 and GCS list in one request."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -91,9 +94,11 @@ class Store:
             return None
 
     @_translated
-    def keys(self, prefix: str, after: str = "") -> list[str]:
-        found: Any = obstore.list(self._inner, prefix.rstrip("/"), offset=after or None)
-        return sorted(str(meta["path"]) for batch in found for meta in batch)
+    def keys(self, prefix: str, after: str = "", limit: int = 0) -> list[str]:
+        in_order = limit and not isinstance(self._inner, obstore.store.LocalStore)  # a folder's files come in any order
+        found: Any = obstore.list(self._inner, prefix.rstrip("/"), offset=after or None, chunk_size=min(limit, PAGE) if in_order else PAGE)
+        paths = (str(meta["path"]) for batch in found for meta in batch)
+        return list(itertools.islice(paths, limit)) if in_order else sorted(paths)[: limit or None]
 
     @_translated
     def folders(self, prefix: str) -> list[str]:

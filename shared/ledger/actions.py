@@ -6,8 +6,9 @@ actions/<id>/parts/<n>.json   the outcomes of part n             result_rollup
 actions/<id>/control/<n>-<verb>.json, stop.json                  pause and unpause in order; stop is final
 actions/<id>/parked/<n>.json  a part that arrived while paused   node_apply
 actions/<id>/outcome.json     how it ended                       result_rollup
-actions-by-day/<day>/<id>     when it was asked for, so that the newest are found and the oldest forgotten without listing them all
 open-actions/<id>             there while it has not ended; holds the deadline
+
+When each was asked for is in history.py.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from shared.domain.actions import (
 )
 from shared.domain.notices import ACTION_FINISHED
 from shared.domain.outcomes import Outcome
+from shared.ledger.history import History, action_of
 from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
 from shared.messages import Notice, PartResult
 from shared.ports import ObjectStore
 
-BY_DAY = "actions-by-day/"
 UNREADABLE_MARK_DAYS = 1
 """After so many days, by its id, an action that was never accepted is forgotten although its mark tells no deadline."""
 
@@ -63,11 +64,12 @@ class Actions:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._history = History(store)
 
     def accept(self, request: ActionRequest) -> ActionRequest:
         """Record a request; where the id is known already, the first record stands and is returned."""
         self._store.create(f"open-actions/{request.id}", request.deadline.isoformat().encode())
-        self._store.create(f"{BY_DAY}{request.requested_at.astimezone(UTC):%Y-%m-%d}/{request.id}", b"")
+        self._history.add(request.id, request.requested_at)
         if self._store.create(f"actions/{request.id}/request.json", request.to_bytes()):
             return request
         return self.request(request.id)
@@ -133,30 +135,27 @@ class Actions:
         return list(itertools.islice(self.newest_first(), limit or None))[::-1]
 
     def newest_first(self) -> Iterator[str]:
-        """Every action's id, listed day by day as they are asked for: what was long ago costs nothing."""
-        seen = set[str]()
-        for day in reversed(self._store.folders(BY_DAY)):
-            for key in reversed(self._store.keys(f"{BY_DAY}{day}/")):
-                action = key.rpartition("/")[2]
-                if action not in seen:
-                    seen.add(action)
-                    yield action
+        """Every action's id, as they were asked for: what was long ago costs nothing."""
+        return self._history.newest_first()
 
     def forget(self, before: datetime, most: int) -> int:
         """Remove every record of actions that were asked for on days before this one's and have ended; how many. `most` at a time."""
-        done = 0
-        for day in self._store.folders(BY_DAY):
-            if day >= f"{before.astimezone(UTC):%Y-%m-%d}":
-                break
-            for key in self._store.keys(f"{BY_DAY}{day}/"):
-                if done == most:
-                    return done
-                done += self._forgotten(key)
-        return done
+        return sum(1 for _ in itertools.islice(filter(self._forgotten, self._history.before(before)), most))
+
+    def list_old(self, now: datetime, most: int) -> None:
+        """Have actions listed and forgotten that an earlier release recorded; `most` at a time."""
+        self._history.complete(lambda action: min(self._asked_at(action), now), now, most)
+
+    def _asked_at(self, action: str) -> datetime:
+        try:
+            found = self.find(action)
+        except RecordUnreadable:
+            found = None
+        return found.requested_at if found else began(action)
 
     def _forgotten(self, key: str) -> bool:
         """Remove one action: last the entry that it is found by, so that what is cut off is done again."""
-        action = key.rpartition("/")[2]
+        action = action_of(key)
         if self._store.get(f"open-actions/{action}") is not None:
             return False
         for record in self._store.keys(f"actions/{action}/"):
@@ -167,6 +166,17 @@ class Actions:
     def open(self) -> list[str]:
         """Actions that have not ended."""
         return [key.rpartition("/")[2] for key in self._store.keys("open-actions/")]
+
+    def mark_open(self, since: datetime, until: datetime) -> int:
+        """Mark anew what was asked for in this time, has not ended, and has lost its mark: the sweep ends it. How many were looked at."""
+        actions = list(self._history.between(since, until))
+        for action in filter(self._lost_its_mark, actions):
+            self._store.create(f"open-actions/{action}", until.isoformat().encode())
+        return len(actions)
+
+    def _lost_its_mark(self, action: str) -> bool:
+        there = (self._store.get(key) is not None for key in (f"actions/{action}/outcome.json", f"open-actions/{action}"))
+        return not any(there) and not self.announced(action) and self.begun(action)
 
     # parts
 

@@ -81,6 +81,17 @@ def test_keys_are_sorted_whole_and_of_the_folder_alone(store: ObjectStore) -> No
     assert store.keys("none/") == []
 
 
+def test_a_listing_with_a_limit_is_the_beginning_of_the_whole_one(store: ObjectStore) -> None:
+    every = [f"many/{number:04}" for number in range(1203)]
+    for key in every:
+        store.create(key, b"")
+    assert store.keys("many/", limit=3) == every[:3]
+    assert store.keys("many/", after=every[99], limit=5) == every[100:105]
+    assert store.keys("many/", limit=1100) == every[:1100]
+    assert store.keys("many/", after=every[-2], limit=5) == every[-1:]
+    assert store.keys("many/") == every
+
+
 def test_folders_are_the_names_one_level_below(store: ObjectStore) -> None:
     for key in ("actions/B/plan.json", "actions/A/parts/1.json", "actions/loose.json"):
         store.create(key, b"x")

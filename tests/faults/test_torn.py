@@ -45,7 +45,9 @@ PATTERNS = {
     "stop": r"actions/ID/stop\.json",
     "outcome": r"actions/ID/outcome\.json",
     "announced": r"actions/ID/announced\.json",
-    "day": r"actions-by-day/\d{4}-\d\d-\d\d/ID",
+    "day": r"actions-by-day/\d{4}-\d\d-\d\d/\d{8}-ID",
+    "upgraded": r"upgrades/actions-by-day/(\d{4}-\d\d-\d\d|done)",
+    "swept": r"sweeps/\d{4}-\d\d-\d\dT\d\d",
     "open": r"open-actions/ID",
     "revision": r"revisions/\d{6}/revision\.json",
     "policies": r"revisions/\d{6}/ID/policies\.json",
@@ -127,6 +129,8 @@ def written() -> dict[str, bytes]:
     control_on_plan(fleet, PLANNED, "pause")
     request = RelabelRequest(action=ACCEPTED, target_nodes=["n2"])
     accept(request, ACCEPTED, fleet.world, fleet.now)
+    fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
+    fleet.cloud.drain()
     fleet.world.store.create(f"open-actions/{LOST}", (fleet.now + timedelta(hours=1)).isoformat().encode())
     store = fleet.world.store
     found = {key: store.get(key) or b"" for key in store.keys("")}
@@ -146,7 +150,7 @@ def control_on_plan(fleet: FrontDoor, action: str, verb: str) -> None:
 
 def kind_of(key: str) -> str:
     """The kind of an object, by its key."""
-    plain = re.sub(r"(?<=/)[0-9A-HJKMNP-TV-Z]{26}(?=/|$)", "ID", key)
+    plain = re.sub(r"(?<=[/-])[0-9A-HJKMNP-TV-Z]{26}(?=/|$)", "ID", key)
     kinds = [kind for kind, pattern in PATTERNS.items() if re.fullmatch(pattern, plain)]
     assert len(kinds) == 1, f"{key} is of no kind that the table of torn objects knows: {kinds}"
     return kinds[0]
@@ -189,9 +193,11 @@ TABLE = (
     Row("outcome", ENDED, torn={ENDED: SAYS_FAILURE}, missing={ENDED: SAYS_FAILURE}),
     Row("announced", ENDED),
     Row("open", LOST),
-    Row("day", RUNNING, missing={RUNNING: None}),  # it goes on and is found by its id
+    Row("day", RUNNING),  # while the store is being upgraded; from then on it is found by its id alone
+    Row("upgraded"),
+    Row("swept"),
     Row("open", RUNNING),
-    Row("open", ACCEPTED, missing={ACCEPTED: ""}),  # without its mark nothing looks after it: the one object that must not be lost
+    Row("open", ACCEPTED),  # the sweep looks back, and marks it again
     Row(
         "revision",
         torn={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: None},

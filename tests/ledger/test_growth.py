@@ -1,7 +1,8 @@
-"""What has been costs nothing: the same calls and listed keys for 100 past actions as for 2,000, and they are forgotten in time."""
+"""What has been costs nothing: the same calls and listed keys for 100 past actions as for 5,000, and they are forgotten in time."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,9 +12,11 @@ import pytest
 from ulid import ULID
 
 from functions.api.fleet import look
+from functions.result_rollup import main as result_rollup
 from functions.result_rollup.main import FORGOTTEN_AT_A_TIME, sweep
 from shared.domain.actions import ActionOutcome, ActionRequest
-from shared.ledger.actions import BY_DAY, Actions
+from shared.ledger.actions import Actions
+from shared.ledger.history import DAYS, DONE
 from shared.messages import RelabelRequest
 from shared.ports import ObjectStore
 from shared.work.intake import accept
@@ -72,18 +75,32 @@ WORK: dict[str, Callable[[World], object]] = {
 }
 
 
+def recorded_before_entries(store: ObjectStore, action: str, at: datetime) -> None:
+    """An action that has ended, object for object as releases wrote it that kept no entries by day."""
+    named = {"id": action, "name": "update_site", "cluster": "default", "revision": 1, "requested_by": "a clock", "dry_run": False}
+    asked = {**named, "requested_at": at.isoformat(), "deadline": at.isoformat(), "parameters": {}, "context_marker": ""}
+    outcome = {"result": "success", "finished_at": at.isoformat(), "revision": 1, "counts": {"changed": 1}, "outcomes": []}
+    store.create(f"actions/{action}/request.json", json.dumps(asked).encode())
+    store.create(f"actions/{action}/plan.json", json.dumps({"revision": 1, "planned_at": at.isoformat(), "parts": [["n1"]]}).encode())
+    store.create(f"actions/{action}/outcome.json", json.dumps(outcome).encode())
+    store.create(f"actions/{action}/announced.json", b"{}")
+
+
 @pytest.fixture
 def fleet(fleet: Fleet) -> Fleet:
     fleet.commits(a_policy("p", {"names": ["n1"]}, {"rack": "r1"}))
     fleet.has_nodes(n1={})
+    fleet.world.store.create(DONE, b"")
+    sweep(fleet.world, fleet.now)
     return fleet
 
 
 @pytest.mark.parametrize("work", WORK)
 def test_a_long_past_costs_nothing(fleet: Fleet, work: str) -> None:
+    fleet.world.settings = fleet.world.settings.model_copy(update={"keep_actions_days": 365})
     past(fleet.world.store, range(1, 101), fleet.now)
     few = costs(fleet, WORK[work])
-    past(fleet.world.store, range(101, 2001), fleet.now)
+    past(fleet.world.store, range(101, 5001), fleet.now)
     assert costs(fleet, WORK[work]) == few
     assert sum(few.values()) < 200
 
@@ -99,8 +116,112 @@ def test_what_ended_long_ago_is_forgotten_a_little_at_each_sweep_and_what_is_ope
     forgotten = fleet.world.actions.forget(fleet.now - timedelta(days=90), FORGOTTEN_AT_A_TIME)
 
     assert forgotten == FORGOTTEN_AT_A_TIME
-    assert fleet.world.actions.ids() == [still_open, *before[1 + FORGOTTEN_AT_A_TIME :]]
+    left = fleet.world.actions.ids()
+    assert len(left) == len(before) - FORGOTTEN_AT_A_TIME
+    assert {still_open, *before[-3:]} <= {*left}
     sweep(fleet.world, fleet.now)  # which ends it, its deadline being long past, and forgets it too
     assert fleet.world.actions.ids() == before[-3:]
-    assert len(fleet.world.store.keys(BY_DAY)) == 3
+    assert len(fleet.world.store.keys(DAYS)) == 3
     assert fleet.world.revisions.newest() == 1
+
+
+def test_a_day_of_many_actions_is_listed_from_its_end(fleet: Fleet) -> None:
+    ledger, asked = fleet.world.actions, []
+    for second in range(1500):
+        asked.append(str(ULID()))  # ids that say nothing of when they were asked for
+        at = fleet.now + timedelta(seconds=second)
+        named = {"id": asked[-1], "name": "update_site", "cluster": "default", "revision": 1, "requested_by": "a clock"}
+        ledger.accept(ActionRequest.model_validate({**named, "requested_at": at, "deadline": at}))
+    assert ledger.ids(limit=20) == asked[-20:]
+    assert ledger.ids() == asked
+    assert costs(fleet, lambda world: world.actions.ids(limit=20))["listed"] == 100
+
+
+@pytest.fixture
+def upgraded() -> Fleet:
+    """A store of a release that kept no entries by day: 30 actions of 200 days ago, 30 of this month."""
+    fleet = Fleet()
+    for age in (200, 10):
+        for number in range(30):
+            at = fleet.now - timedelta(days=age, hours=number)
+            recorded_before_entries(fleet.world.store, str(ULID.from_datetime(at)), at)
+    return fleet
+
+
+def test_actions_of_an_earlier_release_are_listed_at_once_among_new_ones(upgraded: Fleet) -> None:
+    old = upgraded.world.store.folders("actions/")
+    past(upgraded.world.store, range(1, 3), upgraded.now)
+    assert upgraded.world.actions.ids()[:-2] == old
+    assert upgraded.world.actions.ids(limit=3)[0] == old[-1]
+    assert [found.request.name for found in look(upgraded.world).recent[:3]] == ["update_site"] * 3
+
+
+def test_actions_of_an_earlier_release_get_their_entries_a_few_at_each_sweep_and_are_forgotten_in_time(
+    upgraded: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, old = upgraded.world.store, upgraded.world.store.folders("actions/")
+    monkeypatch.setattr(result_rollup, "LISTED_AT_A_TIME", 25)
+    sweep(upgraded.world, upgraded.now)
+    assert len(store.keys(DAYS)) == 0, "the 25 oldest got their entries, and were forgotten"
+    assert upgraded.world.actions.ids() == old[25:]
+    for _ in range(3):
+        sweep(upgraded.world, upgraded.now)
+    assert upgraded.world.actions.ids() == old[30:]
+    assert len(store.keys(DAYS)) == 30
+    assert store.folders("actions/") == old[30:]
+
+
+def test_the_store_counts_as_upgraded_two_days_after_the_last_action_without_an_entry_may_have_come(upgraded: Fleet) -> None:
+    store = upgraded.world.store
+    sweep(upgraded.world, upgraded.now)
+    late = str(ULID.from_datetime(upgraded.now))
+    recorded_before_entries(store, late, upgraded.now)  # by a function of the earlier release that was still at work
+    assert upgraded.world.actions.ids()[-1] == late
+    sweep(upgraded.world, upgraded.now + timedelta(days=1))
+    assert store.get(DONE) is None
+    sweep(upgraded.world, upgraded.now + timedelta(days=2))
+    assert store.get(DONE) is not None
+    assert Actions(store).ids()[-1] == late
+
+
+def test_an_old_request_that_cannot_be_read_is_listed_by_its_id_and_a_strange_folder_is_left_alone(upgraded: Fleet) -> None:
+    store, torn = upgraded.world.store, str(ULID.from_datetime(upgraded.now - timedelta(days=3)))
+    store.create(f"actions/{torn}/request.json", b"{")
+    store.create("actions/lost+found/x", b"")
+    sweep(upgraded.world, upgraded.now)
+    assert upgraded.world.actions.ids()[-1] == torn
+    assert store.get("actions/lost+found/x") is not None
+
+
+def test_an_action_that_lost_the_mark_that_it_is_open_ends_within_the_hour_after_its_deadline(fleet: Fleet) -> None:
+    action = fleet.sends(target_nodes=["n1"])
+    accept(RelabelRequest(target_nodes=["n1"]), action, fleet.world, fleet.now)
+    fleet.cloud._queue.clear()
+    fleet.world.store.delete(f"open-actions/{action}")
+    for minutes in range(0, 121, 5):
+        sweep(fleet.world, fleet.now + timedelta(minutes=minutes))
+    assert fleet.ended(action).result == "expired"
+    assert fleet.world.actions.open() == []
+    assert [notice["result"] for notice in fleet.notices("action.finished")] == ["expired"]
+
+
+@pytest.mark.parametrize("hours", [3, 50])
+def test_the_look_back_goes_on_where_the_last_one_ended(fleet: Fleet, hours: int) -> None:
+    action = str(ULID())
+    accept(RelabelRequest(target_nodes=["n1"]), action, fleet.world, fleet.now)
+    fleet.world.store.delete(f"open-actions/{action}")
+    sweep(fleet.world, fleet.now + timedelta(hours=hours))
+    assert fleet.ended(action).result == "expired"
+    assert len(fleet.world.store.keys("sweeps/")) == 1
+
+
+def test_more_overdue_actions_than_one_look_takes_are_taken_up_hour_by_hour(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result_rollup, "LOOKED_AT_A_TIME", 3)
+    lost = []
+    for minutes in range(0, 240, 15):
+        lost.append(str(ULID()))
+        accept(RelabelRequest(target_nodes=["n1"]), lost[-1], fleet.world, fleet.now + timedelta(minutes=minutes))
+        fleet.world.store.delete(f"open-actions/{lost[-1]}")
+    for ended in (4, 8, 12, 16, 16):
+        sweep(fleet.world, fleet.now + timedelta(hours=6))
+        assert sum(fleet.world.actions.outcome(action) is not None for action in lost) == ended

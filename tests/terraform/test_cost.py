@@ -30,7 +30,7 @@ class Counting:
 def counted() -> tuple[Fleet, Counting]:
     fleet = Fleet()
     store = Counting(fleet.world.store)
-    for holder in (fleet.world, fleet.world.actions, fleet.world.revisions):
+    for holder in (fleet.world, fleet.world.actions, fleet.world.actions._history, fleet.world.revisions):
         for name, value in list(vars(holder).items()):
             if value is store._inner:
                 setattr(holder, name, store)
