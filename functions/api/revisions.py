@@ -7,12 +7,13 @@ from typing import Any
 from flask import Response
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from functions.api.answers import answers, send
 from functions.api.configdocs import Why
 from functions.api.identity import who
 from shared import wiring
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import TAG, Committed, Revisions
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
@@ -68,24 +69,40 @@ class RevisionDetail(RevisionBody):
     texts: list[FileBody]
 
 
+class RevisionsQuery(BaseModel):
+    """Which revisions to list."""
+
+    model_config = ConfigDict(extra="ignore")
+    limit: int = Field(default=100, ge=1, le=1000, description="The newest so many.")
+    before: int | None = Field(default=None, ge=1, le=1_000_000, description="Only those with lower numbers: the page before this one.")
+
+
 class RevisionList(BaseModel):
-    """Every revision, and the collections that hold something newer."""
+    """Revisions, oldest first, and the collections that hold something newer than the newest."""
 
     revisions: list[RevisionBody]
     staged: dict[str, str]
 
 
-def _about(about: Committed, revisions: Revisions, trouble: str = "") -> dict[str, Any]:
-    kept = about.model_dump(mode="json", exclude={"objects", "bounds", "seen"})
-    return kept | {"tags": revisions.tags(about.number), "trouble": trouble}
+def _about(about: Committed, tags: list[str], trouble: str = "") -> dict[str, Any]:
+    return about.model_dump(mode="json", exclude={"objects", "bounds", "seen"}) | {"tags": tags, "trouble": trouble}
 
 
-@routes.get("/revisions", responses=answers(200, RevisionList))
-def list_revisions() -> Response:
-    """Every revision with its tags, and what is staged on top of the newest."""
+def _tagged(about: Committed, revisions: Revisions) -> dict[str, Any]:
+    return _about(about, revisions.tags(about.number))
+
+
+@routes.get("/revisions", responses=answers(200, RevisionList, 400))
+def list_revisions(query: RevisionsQuery) -> Response:
+    """The newest revisions with their tags, oldest of them first, and what is staged on top of the newest."""
     revisions = wiring.world().revisions
-    every = [RevisionBody.model_validate(_about(about, revisions, trouble)) for about, trouble in revisions.listed()]
-    staged = {} if every and every[-1].trouble else revisions.buffers()
+    listed = revisions.listed(query.limit, query.before or 0)
+    tags = revisions.tags_of([about.number for about, _ in listed])
+    every = [RevisionBody.model_validate(_about(about, tags[about.number], trouble)) for about, trouble in listed]
+    try:
+        staged = revisions.buffers()
+    except RecordUnreadable:  # the newest one; the list says so
+        staged = {}
     return send(RevisionList(revisions=every, staged=staged))
 
 
@@ -93,7 +110,7 @@ def list_revisions() -> Response:
 def show_revision(path: RevisionPath) -> Response:
     """One revision: what it holds, its tags, its documents."""
     revisions = wiring.world().revisions
-    about = _about(revisions.get(path.revision).about, revisions)
+    about = _tagged(revisions.get(path.revision).about, revisions)
     texts = [FileBody(file=source.file, text=source.data.decode()) for source in revisions.sources(path.revision)]
     return send(RevisionDetail.model_validate({**about, "texts": texts}))
 
@@ -103,7 +120,7 @@ def restore(path: RevisionPath, query: Why) -> Response:
     """Commit a revision's collections anew, as the next revision; what is staged stays staged."""
     world = wiring.world()
     revision, _ = world.revisions.restore(path.revision, who(), world.clock(), message=query.message, source=query.source)
-    return send(RevisionBody.model_validate(_about(revision.about, world.revisions)), 201)
+    return send(RevisionBody.model_validate(_tagged(revision.about, world.revisions)), 201)
 
 
 @routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 404))
@@ -111,4 +128,4 @@ def set_tag(path: TagPath) -> Response:
     """Set a tag; `site-action-success` adopts a site that was deployed by other means. Setting it again changes nothing."""
     world = wiring.world()
     world.revisions.tag(path.revision, path.tag, who(), world.clock())
-    return send(RevisionBody.model_validate(_about(world.revisions.get(path.revision).about, world.revisions)), 201)
+    return send(RevisionBody.model_validate(_tagged(world.revisions.get(path.revision).about, world.revisions)), 201)

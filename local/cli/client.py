@@ -300,7 +300,7 @@ def _path(action: str) -> str:
 
 
 class RevisionsAnswer(BaseModel):
-    """Every revision, and what is staged."""
+    """Revisions, and what is staged."""
 
     model_config = ConfigDict(extra="ignore")
     revisions: list[RevisionSummary]
@@ -360,8 +360,8 @@ class ServerDocuments:
         why = urlencode({"message": message, "source": source})
         return self._http.call("POST", f"/revisions/{number}/restore?{why}", RevisionSummary)
 
-    def list(self) -> Listing:
-        answer = self._http.get("/revisions", RevisionsAnswer)
+    def list(self, limit: int) -> Listing:
+        answer = self._http.get("/revisions", RevisionsAnswer, limit=limit)
         return Listing(answer.revisions, sorted(answer.staged))
 
     def get(self, number: int) -> CommittedDocuments:
@@ -371,7 +371,7 @@ class ServerDocuments:
         return self._http.call("POST", f"/revisions/{number}/tags/{quote(tag, safe='')}", RevisionSummary)
 
     def declared(self) -> DeclaredSite | None:
-        revisions = self.list().revisions
+        revisions = self.list(1).revisions
         if not revisions:
             return None
         newest = self.get(revisions[-1].number)

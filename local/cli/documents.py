@@ -133,10 +133,11 @@ def _emit_committed(form: str, revision: RevisionSummary) -> None:
 
 
 @documents.command("list")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="The newest so many.")
 @output_option
-def list_revisions(form: str) -> None:
-    """List every revision, and what is staged on top of the newest."""
-    listing = service().documents.list()
+def list_revisions(limit: int, form: str) -> None:
+    """List the newest revisions, and what is staged on top of them."""
+    listing = service().documents.list(limit)
     answer = {"revisions": [revision.model_dump(mode="json") for revision in listing.revisions], "staged": listing.staged}
     emit(form, answer, lambda: _listing(answer))
     if listing.staged:

@@ -174,8 +174,10 @@ class EmbeddedDocuments:
         revision, _ = self._revisions.restore(number, who(), now, message=message, source=source)
         return self._summary(revision.about)
 
-    def list(self) -> Listing:
-        every = [self._summary(about, trouble) for about, trouble in self._revisions.listed()]
+    def list(self, limit: int) -> Listing:
+        listed = self._revisions.listed(limit)
+        tags = self._revisions.tags_of([about.number for about, _ in listed])
+        every = [_summary(about, tags[about.number], trouble) for about, trouble in listed]
         return Listing(every, [] if every and every[-1].trouble else sorted(self._revisions.buffers()))
 
     def get(self, number: int) -> CommittedDocuments:
@@ -189,20 +191,8 @@ class EmbeddedDocuments:
         newest = self._revisions.newest()
         return self._revisions.get(newest) if newest else None
 
-    def _summary(self, about: Committed, trouble: str = "") -> RevisionSummary:
-        return RevisionSummary(
-            number=about.number,
-            by=about.by,
-            at=about.at,
-            digest=about.digest,
-            documents=about.documents,
-            nodes=about.nodes,
-            collections={name: CollectionSummary(files=kept.files, digest=kept.digest) for name, kept in about.collections.items()},
-            tags=self._revisions.tags(about.number),
-            trouble=trouble,
-            message=about.message,
-            source=about.source,
-        )
+    def _summary(self, about: Committed) -> RevisionSummary:
+        return _summary(about, self._revisions.tags(about.number))
 
 
 class EmbeddedPlans:
@@ -216,3 +206,19 @@ class EmbeddedPlans:
 
     def documents(self, asked: PlanRequest, declared: Declarations) -> LabelPlan:
         return plan_documents(asked, declared, self._world)
+
+
+def _summary(about: Committed, tags: list[str], trouble: str = "") -> RevisionSummary:
+    return RevisionSummary(
+        number=about.number,
+        by=about.by,
+        at=about.at,
+        digest=about.digest,
+        documents=about.documents,
+        nodes=about.nodes,
+        collections={name: CollectionSummary(files=kept.files, digest=kept.digest) for name, kept in about.collections.items()},
+        tags=tags,
+        trouble=trouble,
+        message=about.message,
+        source=about.source,
+    )

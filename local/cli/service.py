@@ -135,7 +135,7 @@ class CommittedDocuments:
 
 
 class Listing(NamedTuple):
-    """Every revision, and the collections whose buffers hold something newer."""
+    """Revisions, and the collections whose buffers hold something newer than the newest."""
 
     revisions: list[RevisionSummary]
     staged: list[str]
@@ -173,8 +173,8 @@ class Documents(Protocol):
         """Commit a revision's collections anew, as the next one. Raises UnknownRevision."""
         ...
 
-    def list(self) -> Listing:
-        """Every revision, oldest first."""
+    def list(self, limit: int) -> Listing:
+        """The newest so many revisions, oldest of them first."""
         ...
 
     def get(self, number: int) -> CommittedDocuments:

@@ -7,14 +7,16 @@ revisions/<n>/<ulid>/gardener.json          its Gardener documents, validated
 revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
 revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
 tags/<tag>/<n>.json                         `site-action-success`, `site-action-failure`, anything a person sets
+heads/<n>                                   a hint that revision n is committed: where to begin to look for the newest
 
-None of these is ever removed, so that a listing shows all that was there when it began. Numbers have no gaps: who creates the next one has
-seen the one before.
+Of these only hints go, and what was staged and is in no revision, so that a listing shows all that was there when it began. Numbers have no
+gaps: who creates the next one has seen the one before.
 """
 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import hashlib
 import json
@@ -31,7 +33,7 @@ from shared.domain.documents.access import Access, Outdated, kept
 from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
 from shared.domain.names import COMMITTED
 from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
-from shared.ports import ObjectStore
+from shared.ports import ObjectStore, StoreError
 
 if TYPE_CHECKING:
     from shared.domain.documents.design import DesignNode
@@ -49,6 +51,9 @@ COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 TAG = COLLECTION
 """What a tag looks like: it is a step of a path too."""
 DEFAULT_COLLECTION = "default"
+HEADS = "heads/"
+HEADS_KEPT = 3
+"""Hints that stay, so that one that is lost costs nothing."""
 
 
 class NothingStaged(Exception):
@@ -237,10 +242,19 @@ class Revisions:
         return self._stage(Staged(collection=collection, by=by, at=now, files=[], digest=_digest([]), removed=True))
 
     def _stage(self, staged: Staged) -> Staged:
-        number = max(numbered([self._newest_staged(staged.collection)]), default=0) + 1
+        taken = self._last_taken(staged.collection)
+        number = max(numbered([self._newest_staged(staged.collection, taken) or taken]), default=0) + 1
         while not self._store.create(f"staged/{staged.collection}/{number:06}.json", staged.to_bytes()):
             number += 1
         return staged
+
+    def _last_taken(self, collection: str) -> str:
+        """The last staged object of a collection that a revision took; empty where that can't be known."""
+        try:
+            base = self._base()
+        except RecordUnreadable:
+            return ""
+        return base.taken.get(collection, "") if base else ""
 
     def buffers(self) -> dict[str, str]:
         """Collection → key of what its buffer holds, for the collections that differ from the newest revision."""
@@ -332,7 +346,16 @@ class Revisions:
         """Write the proposal as a revision. False where somebody else's has its number."""
         taken = proposal.base.taken if proposal.base else {}
         about = self._write(proposal, by, now).model_copy(update={"message": message, "source": source, "seen": taken | proposal.staged})
-        return self._store.create(f"revisions/{proposal.number:06}/revision.json", about.to_bytes())
+        made = self._store.create(revision_key(proposal.number), about.to_bytes())
+        if made:
+            self._leave_hint(proposal.number)
+        return made
+
+    def _leave_hint(self, number: int) -> None:
+        """The revision is committed, whether this succeeds or not: without a hint the newest one is found by a longer listing."""
+        with contextlib.suppress(StoreError):
+            self._store.create(f"{HEADS}{number:06}", b"")
+            self._store.delete(f"{HEADS}{number - HEADS_KEPT:06}")
 
     def _that_took(self, lost: Proposal) -> Revision:
         """The revision of somebody else that committed all that this proposal took from the buffers."""
@@ -376,12 +399,17 @@ class Revisions:
     # reading
 
     def newest(self) -> int:
-        """The newest committed number; 0 before the first. Where one is known, only the next is looked for."""
-        number = self._highest or self._newest_listed()
+        """The newest committed number; 0 before the first. Where one is known, only those after it are looked for, one by one."""
+        number = self._highest or self._hinted() or self._newest_listed()
         while self._store.get(revision_key(number + 1)) is not None:
             number += 1
         self._highest = number
         return number
+
+    def _hinted(self) -> int:
+        """A number that is committed, at or before the newest; 0 where no hint tells, or the last one is wrong."""
+        number = max(numbered(self._store.keys(HEADS)), default=0)
+        return number if number and self._store.get(revision_key(number)) is not None else 0
 
     def _newest_listed(self) -> int:
         for name in reversed(self._store.folders("revisions/")):
@@ -393,9 +421,12 @@ class Revisions:
         """Every committed number, ascending."""
         return list(range(1, self.newest() + 1))
 
-    def listed(self) -> list[tuple[Committed, str]]:
-        """Every commit, ascending, with why it can't be read: an empty text, or all else is empty."""
-        return [self._listed(number) for number in self.numbers()]
+    def listed(self, limit: int = 0, before: int = 0) -> list[tuple[Committed, str]]:
+        """Every commit, ascending, with why it can't be read: an empty text, or all else is empty. `limit`: the newest so many;
+        `before`: only those with lower numbers.
+        """
+        last = min(self.newest(), before - 1) if before else self.newest()
+        return [self._listed(number) for number in range(max(1, last - limit + 1) if limit else 1, last + 1)]
 
     def _listed(self, number: int) -> tuple[Committed, str]:
         try:
@@ -430,14 +461,21 @@ class Revisions:
 
     def tags(self, number: int) -> list[str]:
         """The tags of a revision; `committed` is on every one."""
-        kept = (tag for tag in self._store.folders("tags/") if self._store.get(_tag_key(tag, number)) is not None)
-        return [COMMITTED, *kept]
+        return self.tags_of([number])[number]
+
+    def tags_of(self, numbers: Sequence[int]) -> dict[int, list[str]]:
+        """The tags of some revisions that follow one another: one listing for each tag there is."""
+        found = {number: [COMMITTED] for number in numbers}
+        for tag in self._store.folders("tags/") if numbers else ():
+            for number in numbered(self._store.keys(f"tags/{tag}/", after=_tag_key(tag, min(numbers) - 1), limit=len(numbers))):
+                found.get(number, []).append(tag)
+        return found
 
     def any_tagged(self, tags: Sequence[str]) -> bool:
         """Whether any revision carries one of these tags. The newest are asked first: mostly they do, however many there are."""
         newest = range(self.newest(), max(0, self.newest() - ASKED_FIRST), -1)
         near = (self._store.get(_tag_key(tag, number)) is not None for number in newest for tag in tags)
-        return any(near) or any(self.tagged(tag) for tag in tags)
+        return any(near) or any(numbered(self._store.keys(f"tags/{tag}/", limit=ASKED_FIRST)) for tag in tags)
 
 
 def _unknown_commit(number: int) -> Committed:

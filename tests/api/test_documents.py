@@ -71,6 +71,9 @@ def test_the_buffer_can_be_added_to_or_protected(door: FrontDoor) -> None:
     assert added.status_code == 201
     assert door.post("/v1.0/commitconfigdocs").status_code == 200
     assert door.get("/v1.0/revisions/1").json["nodes"] == 2
+    assert [each["number"] for each in door.get("/v1.0/revisions?limit=1").json["revisions"]] == [1]
+    assert door.get("/v1.0/revisions?before=1").json["revisions"] == []
+    assert door.get("/v1.0/revisions?limit=0").status_code == 400
 
 
 @pytest.mark.parametrize("body", [b"", b"  \n", b"# nothing\n", b"a: [", b"\xff\xfe\xfa", b"- a list", b"\x00"])

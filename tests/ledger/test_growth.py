@@ -6,19 +6,22 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import yaml
 from ulid import ULID
 
 from functions.api.fleet import look
 from functions.result_rollup import main as result_rollup
 from functions.result_rollup.main import FORGOTTEN_AT_A_TIME, sweep
 from shared.domain.actions import ActionOutcome, ActionRequest
+from shared.domain.documents.reading import Source
 from shared.ledger.actions import Actions
 from shared.ledger.history import DAYS, DONE
+from shared.ledger.revisions import HEADS, HEADS_KEPT, Revisions, revision_key
 from shared.messages import RelabelRequest
-from shared.ports import ObjectStore
+from shared.ports import ObjectStore, StoreError
 from shared.work.intake import accept
 from shared.world import World
 from tests.stories.fleet import Fleet, a_policy
@@ -56,6 +59,25 @@ def past(store: ObjectStore, which: range, now: datetime) -> None:
         ledger.mark_announced(action)
 
 
+def past_revisions(fleet: Fleet, which: range) -> None:
+    """Revisions like the first one, each of documents that were staged for it, each deployed."""
+    store, first = fleet.world.store, fleet.world.revisions.get(1).about
+    objects = {key: store.get(key) or b"" for key in store.keys(f"revisions/000001/{first.objects}/")}
+    staged = store.get(first.collections["site"].staged) or b""
+    for number in which:
+        taken = {"site": f"staged/site/{number:06}.json"}
+        kept = {"site": first.collections["site"].model_copy(update={"staged": taken["site"]})}
+        store.create(taken["site"], staged)
+        for key, body in objects.items():
+            store.create(key.replace("/000001/", f"/{number:06}/"), body)
+        about = first.model_copy(update={"number": number, "collections": kept, "seen": taken})
+        store.create(revision_key(number), about.to_bytes())
+        store.create(f"tags/site-action-success/{number:06}.json", b"{}")
+    for number in which[-HEADS_KEPT:]:
+        store.create(f"{HEADS}{number:06}", b"")
+    fleet.world.revisions.newest()
+
+
 def costs(fleet: Fleet, work: Callable[[World], object]) -> Counter[str]:
     """The calls of some work in a process that knows the newest revision already, and nothing else."""
     counting: Any = Counting(fleet.world.store)
@@ -86,6 +108,33 @@ def recorded_before_entries(store: ObjectStore, action: str, at: datetime) -> No
     store.create(f"actions/{action}/announced.json", b"{}")
 
 
+def lists_revisions(world: World) -> None:
+    listed = world.revisions.listed(20)
+    tags = world.revisions.tags_of([about.number for about, _ in listed])
+    assert tags[world.revisions.newest()][1:] == ["site-action-success"]
+    assert world.revisions.buffers() == {}
+
+
+def commits(world: World, label: str) -> None:
+    text = yaml.safe_dump(a_policy("p", {"names": ["n1"]}, {"rack": label})).encode()
+    world.revisions.stage("site", [Source("site.yaml", text)], "eve", world.clock())
+    world.revisions.commit("eve", world.clock())
+
+
+REVISIONS: dict[str, Callable[[World], object]] = {
+    "newest, in a new process": lambda world: Revisions(world.store).newest(),
+    "list": lists_revisions,
+    "tags": lambda world: Revisions(world.store).tags(world.revisions.newest()),
+    "any tagged": lambda world: world.revisions.any_tagged(["site-action-failure", "site-action-success"]),
+    "none tagged": lambda world: world.revisions.any_tagged(["none"]),
+    "commit": lambda world: commits(world, "r2"),
+    "restore": lambda world: world.revisions.restore(7, "eve", world.clock()),
+    "page": look,
+    "sweep": lambda world: sweep(world, world.clock()),
+    "accept": WORK["accept"],
+}
+
+
 @pytest.fixture
 def fleet(fleet: Fleet) -> Fleet:
     fleet.commits(a_policy("p", {"names": ["n1"]}, {"rack": "r1"}))
@@ -103,6 +152,65 @@ def test_a_long_past_costs_nothing(fleet: Fleet, work: str) -> None:
     past(fleet.world.store, range(101, 5001), fleet.now)
     assert costs(fleet, WORK[work]) == few
     assert sum(few.values()) < 200
+
+
+@pytest.mark.parametrize("work", REVISIONS)
+def test_many_revisions_cost_nothing(work: str) -> None:
+    found = []
+    for many in (100, 5000):
+        fleet = Fleet()
+        fleet.commits(a_policy("p", {"names": ["n1"]}, {"rack": "r1"}))
+        fleet.has_nodes(n1={})
+        past_revisions(fleet, range(2, many + 1))
+        fleet.world.store.create(DONE, b"")
+        sweep(fleet.world, fleet.now)
+        found.append(costs(fleet, REVISIONS[work]))
+    assert found[0] == found[1]
+    assert sum(found[0].values()) < 200
+
+
+def test_a_hint_that_is_missing_late_or_wrong_never_hides_a_revision(fleet: Fleet) -> None:
+    store = fleet.world.store
+    for label in ("r2", "r3", "r4", "r5", "r6"):
+        commits(fleet.world, label)
+    assert store.keys(HEADS) == ["heads/000004", "heads/000005", "heads/000006"]
+    for damage in (["heads/000006"], ["heads/000005"], ["heads/000004"]):
+        for key in damage:
+            store.delete(key)
+        assert Revisions(store).newest() == 6
+    store.create("heads/000002", b"garbage")
+    assert Revisions(store).newest() == 6
+    store.create("heads/000009", b"")
+    store.create("heads/of something else", b"")
+    assert Revisions(store).newest() == 6
+
+
+def test_a_commit_whose_hint_cannot_be_written_counts(fleet: Fleet) -> None:
+    class NoHints:
+        def create(self, key: str, body: bytes) -> bool:
+            if key.startswith(HEADS):
+                raise StoreError("no space")
+            return fleet.world.store.create(key, body)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(fleet.world.store, name)
+
+    revisions = Revisions(cast("ObjectStore", NoHints()))
+    revisions.restore(1, "eve", fleet.now)
+    assert revisions.restore(1, "eve", fleet.now)[0].number == 3
+    assert Revisions(fleet.world.store).newest() == 3
+
+
+def test_revisions_are_listed_in_pages(fleet: Fleet) -> None:
+    for label in ("r2", "r3", "r4", "r5"):
+        commits(fleet.world, label)
+    fleet.world.revisions.tag(2, "golden", "eve", fleet.now)
+    for limit, before, numbers in ((0, 0, [1, 2, 3, 4, 5]), (2, 0, [4, 5]), (2, 4, [2, 3]), (3, 2, [1]), (5, 1, []), (2, 100, [4, 5])):
+        listed = [about.number for about, _ in fleet.world.revisions.listed(limit, before)]
+        assert listed == numbers
+        golden = {2: ["committed", "golden"]}
+        one = {1: ["committed", "site-action-success"]}
+        assert fleet.world.revisions.tags_of(listed) == {n: (golden | one).get(n, ["committed"]) for n in numbers}
 
 
 def test_what_ended_long_ago_is_forgotten_a_little_at_each_sweep_and_what_is_open_stays(fleet: Fleet) -> None:

@@ -268,7 +268,7 @@ def test_to_know_the_newest_revision_reads_one_object_however_many_there_are(rev
     assert revisions.newest() == 3
     assert calls == ["get revisions/000004/revision.json"]
     cold = Revisions(cast("ObjectStore", Counted()))
-    assert (cold.newest(), calls[1:]) == (3, ["folders revisions/", "get revisions/000003/revision.json", calls[0]])
+    assert (cold.newest(), calls[1:]) == (3, ["keys heads/", "get revisions/000003/revision.json", calls[0]])
 
 
 # -- emptied, removed, restored
