@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 from shared.domain.nodes import ALIAS_OWNER as ALIAS_OWNER
 from shared.domain.nodes import HULLMARK as HULLMARK
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 class ClusterError(Exception):
@@ -71,6 +72,20 @@ class Unavailable(ClusterError):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         self.retry_after = retry_after
         super().__init__(message)
+
+
+@runtime_checkable
+class TimeLimited(Protocol):
+    """What can give its caller's time up; a Cluster or a Fleet may be this too."""
+
+    def within(self, left: Callable[[], float], tries: int = ...) -> Self:
+        """The same, whose calls end within the seconds that `left` says are left, and are tried at most so many times."""
+        ...
+
+
+def in_time(asked: C, left: Callable[[], float], **tries: int) -> C:
+    """`asked` with a limit, where it takes one: what answers from memory or bounds its own calls does not."""
+    return asked.within(left, **tries) if isinstance(asked, TimeLimited) else asked
 
 
 class Cluster(Protocol):

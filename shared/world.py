@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +20,7 @@ from shared.domain.nodes import owner_error
 from shared.ledger.actions import Actions
 from shared.ledger.releases import NewestCommitted, Releases
 from shared.ledger.revisions import Revision, Revisions
-from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused
+from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused, in_time
 
 if TYPE_CHECKING:
     from shared.ledger.fleets import Fleets, Opener
@@ -27,6 +29,8 @@ KUBECTL = "kubectl:"
 """In HULLMARK_KUBECONFIGS: the kubeconfig that kubectl would use. The command line's default; functions have none."""
 DEFAULT_KUBECONFIG = "default"
 """The entry for a Cluster document that names none."""
+WORKING_SHARE = 0.75
+"""Of a function's timeout: what is left serves to say what was done, and calls that end a little late."""
 VERSION_SECONDS = 600
 """How long a cluster's version is taken as known; upgrades take longer."""
 
@@ -77,6 +81,8 @@ class Settings(BaseModel):
     """Seconds after which an action that has not ended is closed as expired. 100,000 nodes take about three minutes."""
     keep_actions_days: int = Field(default=90, ge=7)
     """Days that the records of ended actions are kept. At least 7: a message lives that long, and must find its action."""
+    timeout_seconds: float = Field(default=120, gt=0, allow_inf_nan=False)
+    """Seconds after which a request to this function is cut off, as functions/steps.yaml has it; it stops by itself before that."""
     in_flight: int = Field(default=8, ge=1)
     """Requests to one cluster at a time, from one process. Four to eight saturate two server cores; 32 is the most."""
     writes_per_second: float = Field(default=0, ge=0, allow_inf_nan=False)
@@ -172,7 +178,22 @@ class World:
     open_fleet: Opener
     """(name, spec of a Cluster document with a `provider`) → the fleet behind it. Raises Refused."""
 
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds that only go forward, for how long something takes."""
     versions: dict[str, tuple[datetime, str]] = field(default_factory=dict)
+
+    def time_left(self) -> Callable[[], float]:
+        """How many seconds are left of those that a function may work on the message which it takes up now."""
+        end = self.monotonic() + self.settings.timeout_seconds * WORKING_SHARE
+        return lambda: end - self.monotonic()
+
+    def within(self, left: Callable[[], float]) -> World:
+        """The same world, whose clusters and fleets answer, or say that they can't, while there are seconds left."""
+        _ = self.actions, self.revisions, self.releases  # made before the copy, so that both share what they know
+        limited = copy.copy(self)
+        limited.open_cluster = lambda access, name: in_time(self.open_cluster(access, name), left)
+        limited.open_fleet = lambda name, spec: in_time(self.open_fleet(name, spec), left)
+        return limited
 
     def server_version(self, name: str, cluster: Cluster) -> str:
         """A cluster's version, asked again after VERSION_SECONDS: an event costs no call for it."""

@@ -59,7 +59,7 @@ resource "google_cloudfunctions2_function" "steps" {
       local.environment,
       contains(local.read_credentials, each.key) ? local.cluster_environment : {},
       try(each.value.http, false) ? { HULLMARK_IDENTITY = var.identity } : {},
-      { THREADS = tostring(each.value.concurrency) },
+      { THREADS = tostring(each.value.concurrency), HULLMARK_TIMEOUT_SECONDS = tostring(each.value.timeout) },
     )
 
     dynamic "secret_volumes" {

@@ -2,15 +2,15 @@
 
 in   node-applies   NodeApply
 out  results        PartResult
+     node-applies   NodeApply, the rest of a part that its time was too short for
 """
 
 from __future__ import annotations
 
-import functools
-
 import functions_framework
 from cloudevents.http import CloudEvent
 
+from functions.node_apply.asking import apply_all
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
@@ -36,14 +36,18 @@ def node_apply(event: CloudEvent) -> None:
 
 
 def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
-    """Apply every node of the part and publish what became of each. Raises TryAgain unless this is the last delivery."""
+    """Apply every node of the part and publish what became of each. Raises TryAgain unless this is the last delivery.
+
+    It ends before the function is cut off. What it reached by then is settled in the message that it goes on with.
+    """
+    left = world.time_left()
     if task.action and world.actions.stopped(task.action):
-        outcomes = [
-            Outcome(subject=node.name, outcome="stopped", reason="Stopped", message="the action was stopped") for node in task.nodes
-        ]
-        return _publish(task, task.revision, outcomes, world)
+        return _publish(task, task.revision, [node.settled or _stopped(node) for node in task.nodes], world)
     if parked(task, world):
         return "parked"
+    if task.action and any(node.settled for node in task.nodes) and world.actions.outcome(task.action):
+        return "ended already"  # by its deadline, while one message after the other went on with this part
+    world = world.within(left)
     while True:
         try:
             task = as_released(task, world)
@@ -55,13 +59,28 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
             return _publish(task, task.revision, [lost_record(node.name, str(missing)) for node in task.nodes], world)
         except RecordUnreadable as torn:  # an older revision never takes the place of one that can't be read
             return _publish(task, task.revision, [lost_record(node.name, str(torn)) for node in task.nodes], world)
-        outcomes = cluster.spread(functools.partial(make_true, cluster=cluster), task.nodes)
+        outcomes = apply_all(task.nodes, cluster, left, make_true)
+        if further := _further(task, outcomes):
+            world.bus.publish(NodeApply.TOPIC, [further.outgoing()])
+            return f"goes on, {sum(node.settled is not None for node in further.nodes)} of {len(outcomes)} nodes done"
         unreachable = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
         if unreachable and not last:
             raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
         # What was released since may have been applied by others before our writes came and undid it: look once more.
         if task.revision == _number(world.releases.look().holding(task.cluster)):
             return _publish(task, task.revision, outcomes, world)
+
+
+def _further(task: NodeApply, outcomes: list[Outcome]) -> NodeApply | None:
+    """The part to go on with, where time was too short for some of its nodes and others were done: at each message fewer are left."""
+    done = {each.subject: each for each in outcomes if not (each.outcome == "failed" and each.retryable)}
+    if not any(each.reason == "TimeBudgetSpent" for each in outcomes) or len(done) <= sum(node.settled is not None for node in task.nodes):
+        return None
+    return task.model_copy(update={"nodes": [node.model_copy(update={"settled": done.get(node.name)}) for node in task.nodes]})
+
+
+def _stopped(task: NodeTask) -> Outcome:
+    return _outcome(task, "stopped", "Stopped", "the action was stopped")
 
 
 def as_released(task: NodeApply, world: World) -> NodeApply:
@@ -86,8 +105,6 @@ def _number(revision: Revision | None) -> int:
 
 def make_true(task: NodeTask, cluster: Cluster) -> Outcome:
     """Bring one node to its declared set: one Server-Side Apply, a second patch only for `prune: all` or aliases."""
-    if task.settled:
-        return task.settled
     try:
         for _ in range(REREADS):
             try:

@@ -50,8 +50,9 @@ def handle(request: RelabelRequest, action: str, world: World, now: datetime, *,
     """Accept, plan and send out. Delivered again, it goes on with the plan that was made first.
 
     Raises what the cluster or the store raised, unless that is final or this is the last delivery: then the action ends with the cause,
-    as it does where one of its records can't be read.
+    as it does where one of its records can't be read. The cluster has to answer before the function would be cut off.
     """
+    world = world.within(world.time_left())
     try:
         return fan_out(request, action, world) or carry_on(request, action, world, now, last=last)
     except RecordUnreadable as torn:

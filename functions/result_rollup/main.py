@@ -203,7 +203,7 @@ def bury(delivery: Delivery, world: World, now: datetime) -> str:
 
 def _bury_part(delivery: Delivery, cause: str, world: World, now: datetime) -> str:
     task = NodeApply.parse(delivery.data)
-    outcomes = [_lost(node.name, cause) for node in task.nodes]
+    outcomes = [node.settled or _lost(node.name, cause) for node in task.nodes]
     return handle(PartResult(action=task.action, part=task.part, revision=task.revision, outcomes=outcomes), world, now)
 
 

@@ -7,7 +7,7 @@ out  results           PartResult
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import functions_framework
@@ -43,7 +43,12 @@ def version_apply(event: CloudEvent) -> None:
 
 
 def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = False) -> str:
-    """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery."""
+    """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery.
+
+    It ends before the function is cut off: the next delivery finds the steps that were taken, and goes on with the others.
+    """
+    left = world.time_left()
+    world = world.within(left)
     steps = [VersionStep(update.component, update.subject, update.from_, update.to, update.image) for update in task.updates]
     steps.sort(key=lambda step: step.rank)
     if task.part in world.actions.recorded(task.action):
@@ -66,7 +71,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     elif not (task.force_window or cluster[1].maintain or cluster[1].window.open(now)):
         outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(cluster[1], now)) for step in steps]
     else:
-        outcomes = list(carry_out(steps, *cluster))
+        outcomes = list(carry_out(steps, *cluster, left))
     waiting = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
@@ -76,14 +81,19 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
 
 
-def carry_out(steps: list[VersionStep], fleet: Fleet, cluster: FleetCluster) -> Iterator[Outcome]:
-    """Step by step; a failed one stops no other, but no pool goes above the control plane it ends up with."""
-    reached = cluster.kubernetes or ""
+def carry_out(steps: list[VersionStep], fleet: Fleet, cluster: FleetCluster, left: Callable[[], float]) -> Iterator[Outcome]:
+    """Step by step; a failed one stops no other, but no pool goes above the control plane it ends up with. None begins after its time."""
+    reached, cause = cluster.kubernetes or "", ""
     for step in steps:
+        if left() <= 0:
+            yield _outcome(step, "failed", "TimeBudgetSpent", f"it was not reached in the time that a part has{cause}", retryable=True)
+            continue
         if step.rank == 2 and _above(step.to, reached):
             yield _outcome(step, "skipped", "ControlPlaneBehind", f"the control plane is still on {reached}", retryable=True)
             continue
         outcome = _take(step, fleet, cluster)
+        if outcome.outcome == "failed":
+            cause = f"; before it, {step.key} failed: {outcome.message}"
         if step.rank == 1 and outcome.outcome in ("changed", "unchanged"):
             reached = step.to
         yield outcome

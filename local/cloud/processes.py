@@ -101,6 +101,7 @@ class FunctionProcess:
             "PYTHONUNBUFFERED": "1",
             "WORKERS": "1",
             "THREADS": str(self.step.concurrency),
+            "HULLMARK_TIMEOUT_SECONDS": str(self.step.timeout),
             "FUNCTION_TARGET": self.step.name,
             "K_SERVICE": f"hullmark-{self.step.name.replace('_', '-')}",
             PERSON if self.step.http else SECRET: self.person if self.step.http else self.secret,

@@ -6,9 +6,11 @@ be known beforehand is asked instead. A control plane takes minutes; until it is
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
@@ -28,10 +30,12 @@ LATER = frozenset(["ThrottlingException", "TooManyRequestsException", "ServerExc
 
 
 def client_for(region: str) -> Any:
-    """A boto3 client for EKS; credentials are found as boto3 finds them."""
+    """A boto3 client for EKS, whose calls end within half a minute; credentials are found as boto3 finds them."""
     import boto3
+    from botocore.config import Config
 
-    return boto3.client("eks", region_name=region)
+    bounded = Config(connect_timeout=5, read_timeout=10, retries={"max_attempts": 2, "mode": "standard"})
+    return boto3.client("eks", region_name=region, config=bounded)
 
 
 class EksVersions:
@@ -43,6 +47,13 @@ class EksVersions:
         self._spec = spec
         self._open = client
         self._client: Any = None
+        self._left: Callable[[], float] = lambda: math.inf
+
+    def within(self, left: Callable[[], float], tries: int = 1) -> Self:
+        """No call begins when no time is left. How often one is tried is the client's."""
+        limited = copy.copy(self)
+        limited._left = left
+        return limited
 
     def clusters(self) -> Iterator[FleetCluster]:
         found = self.cluster(self.id)
@@ -108,6 +119,8 @@ class EksVersions:
                 return
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        if self._left() <= 0:
+            raise Unavailable(f"{operation}: not sent, no time was left")
         try:
             self._client = self._client or self._open()
             answer: dict[str, Any] = getattr(self._client, operation)(**arguments)

@@ -5,12 +5,13 @@ A version is moved by a JSON Patch that first tests what it starts from, so that
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
 from urllib.parse import quote
 
-from shared.adapters.apiserver import ApiServer, Login, StatusError
+from shared.adapters.apiserver import PATIENT, TRIES, ApiServer, Login, Patience, StatusError
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.keys import is_subdomain
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
@@ -28,6 +29,12 @@ class Garden:
     def __init__(self, login: Login, owner: Owner = HULLMARK, **settings: Any) -> None:
         self.server = ApiServer(login, **settings)
         self._owner = owner
+        self._patience = PATIENT
+
+    def within(self, left: Callable[[], float], tries: int = TRIES) -> Self:
+        limited = copy.copy(self)
+        limited._patience = Patience(left, tries)
+        return limited
 
     def clusters(self) -> Iterator[FleetCluster]:
         for found in self._list("shoots"):
@@ -64,7 +71,7 @@ class Garden:
         ]
         query = {"fieldManager": self._owner.name, **({"dryRun": "All"} if dry_run else {})}
         try:
-            self.server.request("PATCH", _path(name), query, json.dumps(patch).encode(), {"Content-Type": "application/json-patch+json"})
+            self._request("PATCH", _path(name), query, json.dumps(patch).encode(), {"Content-Type": "application/json-patch+json"})
         except StatusError as rejected:
             if rejected.code == 409 or "testing value" in rejected.status.message or "test failed" in rejected.status.message:
                 raise Stale(f"{name} changed while it was being updated") from rejected
@@ -73,19 +80,24 @@ class Garden:
 
     def _shoot(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads(self.server.request("GET", _path(name)))
+            found: dict[str, Any] = json.loads(self._request("GET", _path(name)))
         except StatusError as rejected:
             if rejected.code == 404:
                 return None
             raise rejected.refused() from rejected
         return found
 
+    def _request(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        return self.server.request(method, path, query, body, headers, self._patience)
+
     def _list(self, resource: str) -> Iterator[dict[str, Any]]:
         page = ""
         while True:
             query = {"limit": str(PAGE), **({"continue": page} if page else {})}
             try:
-                answer = json.loads(self.server.request("GET", f"{GROUP}/{resource}", query))
+                answer = json.loads(self._request("GET", f"{GROUP}/{resource}", query))
             except StatusError as rejected:
                 if rejected.code == 404:  # the garden has no such kind
                     return

@@ -6,8 +6,10 @@ run and does one thing at a time: while an operation runs, everything else answe
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
@@ -40,6 +42,13 @@ class GkeVersions:
         self._spec = spec
         self._open = client
         self._client: Any = None
+        self._left: Callable[[], float] = lambda: math.inf
+
+    def within(self, left: Callable[[], float], tries: int = 1) -> Self:
+        """Calls end when no time is left. Each is tried once anyway."""
+        limited = copy.copy(self)
+        limited._left = left
+        return limited
 
     def clusters(self) -> Iterator[FleetCluster]:
         found = self.cluster(self.id)
@@ -86,9 +95,12 @@ class GkeVersions:
         return self._call("get_cluster", name=self._path)
 
     def _call(self, method: str, **request: Any) -> Any:
+        seconds = min(SECONDS, self._left())
+        if seconds <= 0:
+            raise Unavailable(f"{method}: not sent, no time was left")
         try:
             self._client = self._client or self._open()
-            return getattr(self._client, method)(request=request, timeout=SECONDS, retry=None)
+            return getattr(self._client, method)(request=request, timeout=seconds, retry=None)
         except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.Aborted, exceptions.RetryError, OSError) as error:
             raise Unavailable(f"{method}: {error}") from error
         except exceptions.GoogleAPICallError as error:

@@ -5,19 +5,20 @@ Requests and answers carry metadata only: a Node is 12 KB, its metadata a fifth 
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec.json import Decoder
 
-from shared.adapters.apiserver import ApiServer, Login, StatusError
+from shared.adapters.apiserver import PATIENT, TRIES, ApiServer, Login, Patience, StatusError
 from shared.adapters.kubernetes_pods import KubernetesPods
 from shared.domain.keys import is_subdomain
 from shared.domain.nodes import Node, NodeObject
@@ -59,6 +60,12 @@ class Kubernetes(KubernetesPods):
     def __init__(self, login: Login, owner: Owner = HULLMARK, **settings: Any) -> None:
         self.server = ApiServer(login, **settings)
         self.owner = owner
+        self._patience = PATIENT
+
+    def within(self, left: Callable[[], float], tries: int = TRIES) -> Self:
+        limited = copy.copy(self)  # on the same connections
+        limited._patience = Patience(left, tries)
+        return limited
 
     def server_version(self) -> str:
         return self._read(_version, "/version").version
@@ -123,11 +130,11 @@ class Kubernetes(KubernetesPods):
     def _patch(self, name: str, query: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Node:
         if not is_subdomain(name):  # `..` in the path would mean something else
             raise NodeGone(f"{name!r} is no name that a node can have")
-        answer = self.server.request("PATCH", f"{_path(name)}?{query}", None, msgspec.json.encode(body), headers)
+        answer = self.server.request("PATCH", f"{_path(name)}?{query}", None, msgspec.json.encode(body), headers, self._patience)
         return _decoded(_object, answer, f"PATCH {_path(name)}").node()
 
     def _read(self, decoder: Decoder[A], path: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> A:
-        return _decoded(decoder, self.server.request("GET", path, query, headers=headers), f"GET {path}")
+        return _decoded(decoder, self.server.request("GET", path, query, headers=headers, patience=self._patience), f"GET {path}")
 
 
 def _decoded(decoder: Decoder[A], answer: bytes, call: str) -> A:

@@ -54,7 +54,7 @@ class NodeTask(BaseModel):
     note: str = ""
     """Whose values the write replaces, for the outcome's message."""
     settled: Outcome | None = None
-    """Decided when it was planned again (its policies contradict each other, say): told, not applied."""
+    """Decided when it was planned again (its policies contradict each other, say), or done by an earlier message: told, not applied."""
 
 
 def held(managers: Mapping[str, str]) -> str:

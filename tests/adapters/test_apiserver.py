@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
@@ -175,6 +176,55 @@ def test_a_silent_server_is_given_up() -> None:
 def test_an_answer_that_trickles_is_given_up() -> None:
     with Scripted(trickles).running() as server, pytest.raises(Unavailable, match="timed out"):
         Client(server.url, monotonic=time.monotonic, call_seconds=0.3).cluster.node("n1")
+
+
+def test_headers_that_drip_in_end_with_the_call() -> None:
+    """Each look at the clock is a second later, so that sixty reads are a minute."""
+
+    def drips(handler: BaseHTTPRequestHandler) -> None:
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            for number in range(99):  # http.client itself takes a hundred
+                handler.wfile.write(b"X-%d: %s\r\n" % (number, b"x" * 9000))
+            handler.wfile.write(b"Content-Length: 2\r\n\r\n{}")
+
+    seconds = itertools.count()
+    with Scripted(drips).running() as server:
+        client = Client(server.url, monotonic=lambda: float(next(seconds)), silence_seconds=30)
+        with pytest.raises(Unavailable, match=r"timed out \(an answer still incomplete at the end of its time\)"):
+            client.cluster.node("n1")
+        assert len(server.requests) == 1
+
+
+def test_a_caller_that_has_less_time_or_tries_asks_no_longer() -> None:
+    with Scripted(says(503)).running() as server:
+        client = Client(server.url)
+        with pytest.raises(Unavailable, match="503"):
+            client.cluster.within(lambda: 60.0, tries=1).node("n1")
+        assert len(server.requests) == 1
+        end = client.now + 0.5
+        with pytest.raises(Unavailable, match="503"):
+            client.cluster.within(lambda: end - client.now).node("n1")
+        assert len(server.requests) == 3
+        assert client.now < end
+        with pytest.raises(Unavailable, match="not sent, no time was left"):
+            client.cluster.within(lambda: 0.0).node("n1")
+        assert len(server.requests) == 3
+
+
+def test_credentials_that_expired_are_read_anew_even_by_who_tries_once() -> None:
+    with Scripted(status(401, "Unauthorized"), says(200, node())).running() as server:
+        assert Client(server.url).cluster.within(lambda: 60.0, tries=1).node("n1") is not None
+
+
+def test_a_turn_among_the_writes_that_comes_too_late_is_not_waited_for() -> None:
+    with Scripted(says(200, node())).running() as server:
+        client = Client(server.url, writes_per_second=0.1)
+        client.cluster.apply_labels("n1", "u1", {})
+        with pytest.raises(Unavailable, match="its turn among the writes comes too late"):
+            client.cluster.within(lambda: 5.0).apply_labels("n1", "u1", {})
+        assert len(server.requests) == 1
 
 
 def test_an_unreachable_server_is_unavailable_and_named() -> None:

@@ -74,6 +74,7 @@ def _wrong_in(function: dict[str, Any], step: FunctionStep) -> Iterator[str]:
         "timeout": (service["timeout_seconds"], step.timeout),
         "concurrency": (service["max_instance_request_concurrency"], step.concurrency),
         "THREADS": (environment.get("THREADS"), str(step.concurrency)),
+        "HULLMARK_TIMEOUT_SECONDS": (environment.get("HULLMARK_TIMEOUT_SECONDS"), str(step.timeout)),
         "PYTHONPATH": (environment.get("PYTHONPATH"), "/workspace"),
         "HULLMARK_BUS": (environment.get("HULLMARK_BUS"), "pubsub"),
         "HULLMARK_PROJECT": (environment.get("HULLMARK_PROJECT"), PROJECT),

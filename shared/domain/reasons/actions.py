@@ -75,6 +75,14 @@ OUTCOMES = Group(
         "RecordUnreadable": Reason(
             "a record in the store can't be read; the message has its key", "restore the object from a backup, then retry the action"
         ),
+        "TimeBudgetSpent": Reason(
+            "the part's time was spent before this was reached, at its last delivery too; the message has the last cause that was seen",
+            "look at why the cluster answers slowly, then retry the action",
+        ),
+        "NotTried": Reason(
+            "so many nodes in a row got no answer that the part stopped asking; the message says how many, and the last cause",
+            "look at the cluster, then retry the action",
+        ),
         "NoOutcome": Reason("the part of this node ended without a word about it", "retry the action"),
         "DeadLettered": Reason(
             "a function failed on this message at every delivery", "read that function's log, mend the cause, retry the action"
