@@ -31,8 +31,11 @@ from local import steps
 from local.cloud.processes import FunctionProcess
 from local.steps import ROOT, FunctionStep
 from shared.adapters.kubernetes import Kubernetes
+from shared.domain.actions import ActionRequest
 from shared.domain.documents.reading import Source
 from shared.domain.labels.events import change_of
+from shared.domain.names import UPDATE_VERSIONS
+from shared.ledger.actions import deadline
 from shared.messages import (
     ComponentUpdate,
     Message,
@@ -109,10 +112,11 @@ class First:
 
 @dataclass
 class World:
-    """What the functions find: a store with one revision, and a cluster with two nodes."""
+    """What the functions find: a store with one revision and one open action, and a cluster with two nodes."""
 
     settings: Settings
     kube: KubeApiserver
+    action: str = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
     def prepare(self) -> None:
         """Commit a policy, adopt it, create the nodes."""
@@ -121,6 +125,8 @@ class World:
         world.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value="r1").encode())], "bench", now)
         world.revisions.commit("bench", now)
         world.revisions.tag(1, "site-action-success", "bench", now)
+        asked = {"id": self.action, "name": UPDATE_VERSIONS, "cluster": "garden/none", "revision": 1, "requested_by": "bench"}
+        world.actions.accept(ActionRequest.model_validate({**asked, "requested_at": now, "deadline": deadline(now, 3600)}))
         Fleet(self.kube).fill(["node-0", "node-1"])
 
     def first(self, step: str, turn: int) -> First:
@@ -136,7 +142,7 @@ class World:
             "result_rollup": lambda: PartResult(outcomes=[Outcome(subject="node-0", outcome="changed")]),
             "node_event": lambda: NodeChanged.model_validate(change_of("added", "default", node).model_dump()),
             "version_check": VersionCheck,
-            "version_apply": lambda: VersionUpdate(action=f"bench-{turn}", cluster="garden/none", updates=updates),
+            "version_apply": lambda: VersionUpdate(action=self.action, cluster="garden/none", updates=updates),
         }
         if step in messages:
             message = messages[step]()

@@ -14,6 +14,7 @@ from functions.node_apply.asking import apply_all
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
+from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision, UnknownRevision, revision_key
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult, TryAgain
@@ -32,11 +33,15 @@ def node_apply(event: CloudEvent) -> None:
     with telemetry.handling("node_apply", delivery) as line:
         task = NodeApply.parse(delivery.data)
         line.action, line.subject = task.action or "", f"part {task.part}"
-        line.outcome(handle(task, wiring.world(), last=delivery.attempt >= LAST_ATTEMPT))
+        try:
+            line.outcome(handle(task, wiring.world(), last=delivery.attempt >= LAST_ATTEMPT))
+        except NeverPlanned as refused:
+            line.warn()
+            line.outcome("refused", "NeverPlanned", text=str(refused))
 
 
 def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
-    """Apply every node of the part and publish what became of each. Raises TryAgain unless this is the last delivery.
+    """Apply every node of the part and publish what became of each. Raises TryAgain unless this is the last delivery, and NeverPlanned.
 
     It ends before the function is cut off. What it reached by then is settled in the message that it goes on with.
     """

@@ -19,7 +19,7 @@ from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude
 from shared.domain.names import SITE_ACTION_FAILURE, SITE_ACTION_SUCCESS, UPDATE_SITE
 from shared.domain.notices import MESSAGE_LOST, NODE_FAILED
 from shared.domain.outcomes import Outcome
-from shared.ledger.actions import finished_notice
+from shared.ledger.actions import NeverPlanned, finished_notice
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import UnknownRevision
 from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
@@ -37,10 +37,6 @@ LISTED_AT_A_TIME = 200
 FORGOTTEN_AT_A_TIME = 50
 """Actions whose records one sweep removes: about 300 objects. A sweep every five minutes removes 14,000 a day."""
 log = logging.getLogger("hullmark.result_rollup")
-
-
-class NeverPlanned(Exception):
-    """A result of an action or a part that no plan has. No redelivery would change that, and nothing may be recorded for it."""
 
 
 @functions_framework.cloud_event

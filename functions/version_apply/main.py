@@ -20,6 +20,7 @@ from shared.domain.outcomes import Outcome, OutcomeKind
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.semver import InvalidVersion, parse
+from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, TryAgain, VersionUpdate
 from shared.ports import ClusterError, Fleet, Stale, Unavailable
@@ -39,11 +40,15 @@ def version_apply(event: CloudEvent) -> None:
         task = VersionUpdate.parse(delivery.data)
         line.action, line.subject = task.action, task.cluster
         world = wiring.world()
-        line.outcome(handle(task, world, world.clock(), last=delivery.attempt >= LAST_ATTEMPT))
+        try:
+            line.outcome(handle(task, world, world.clock(), last=delivery.attempt >= LAST_ATTEMPT))
+        except NeverPlanned as refused:
+            line.warn()
+            line.outcome("refused", "NeverPlanned", text=str(refused))
 
 
 def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = False) -> str:
-    """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery.
+    """Carry out what still holds, and publish what became of each step. Raises TryAgain unless this is the last delivery, and NeverPlanned.
 
     It ends before the function is cut off: the next delivery finds the steps that were taken, and goes on with the others.
     """

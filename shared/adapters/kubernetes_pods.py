@@ -11,7 +11,7 @@ from msgspec.json import Decoder
 
 from shared.adapters.apiserver import ApiServer, StatusError
 from shared.domain.keys import is_subdomain
-from shared.ports import Pod, Stale, Unavailable
+from shared.ports import Owner, Pod, Stale, Unavailable
 
 A = TypeVar("A")
 
@@ -19,8 +19,6 @@ PAGE = 500
 """Pods a page: whole pods, because metadata alone does not say the node."""
 _METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 _MERGE = {**_METADATA, "Content-Type": "application/merge-patch+json"}
-MANAGER = "hullmark-pods"
-"""Field manager of what is added to pods that are bound already."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -63,6 +61,7 @@ class KubernetesPods:
     """The pods behind one API server; what a cluster's adapter is besides its nodes."""
 
     server: ApiServer
+    owner: Owner
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         if not (is_subdomain(namespace) and is_subdomain(name)):
@@ -94,7 +93,7 @@ class KubernetesPods:
         metadata |= {name: dict(added) for name, added in (("labels", labels), ("annotations", annotations)) if added}
         body = msgspec.json.encode({"metadata": metadata})
         try:
-            self.server.request("PATCH", _path(pod.namespace, pod.name), {"fieldManager": MANAGER}, body, _MERGE)
+            self.server.request("PATCH", _path(pod.namespace, pod.name), {"fieldManager": self.owner.pods}, body, _MERGE)
         except StatusError as rejected:
             if rejected.code in (404, 409):
                 raise Stale(f"pod {pod.namespace}/{pod.name} changed or went since it was read") from rejected

@@ -18,7 +18,7 @@ LONGEST_OWNER = 128 - len(ALIASES)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One Hullmark's two field managers. Two that work on one cluster under different names leave each other's labels alone."""
+    """One Hullmark's field managers. Two that work on one cluster under different names leave each other's labels alone."""
 
     name: str = OWNER
     """Under which declared labels are applied."""
@@ -27,6 +27,11 @@ class Owner:
     def aliases(self) -> str:
         """Under which the secondary keys of alias pairs are applied."""
         return self.name + ALIASES
+
+    @property
+    def pods(self) -> str:
+        """Under which topology is put on pods that were bound already."""
+        return self.name + "-pods"
 
     def __contains__(self, manager: object) -> bool:
         return manager in (self.name, self.aliases)

@@ -17,6 +17,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from shared.domain.actions import (
     ActionOutcome,
@@ -49,6 +50,17 @@ class WrongState(Exception):
 
 class UnknownAction(Exception):
     """There is no action of that id (HTTP 404)."""
+
+
+class NeverPlanned(Exception):
+    """A message of an action that nobody asked for, or of a part that no plan has. No redelivery changes that, and nothing is written."""
+
+
+class Seen(NamedTuple):
+    """What one listing of an action's records shows."""
+
+    accepted: bool
+    paused: bool
 
 
 class Command(Record):
@@ -221,6 +233,13 @@ class Actions:
     def paused(self, action: str) -> bool:
         """Whether the last control verb given was `pause`."""
         return _pausing(self._given(action))
+
+    def seen(self, action: str) -> Seen:
+        """Whether it was ever accepted, and is paused. One listing; a listing that lags behind is not enough to call an action unknown."""
+        folder = f"actions/{action}/"
+        keys = self._store.keys(folder) if action.isalnum() else []
+        known = any(key in keys for key in (f"{folder}request.json", f"{folder}plan.json"))
+        return Seen(known or self.begun(action), _pausing([key for key in keys if key.startswith(f"{folder}control/")]))
 
     def _given(self, action: str) -> list[str]:
         """The keys of the control verbs but `stop`, in order."""

@@ -10,7 +10,7 @@ from ulid import ULID
 
 from shared.domain.actions import lost_record
 from shared.domain.names import UPDATE_LABELS, UPDATE_VERSIONS
-from shared.ledger.actions import WrongState
+from shared.ledger.actions import NeverPlanned, WrongState
 from shared.ledger.records import RecordUnreadable, numbered, read_as
 from shared.messages import Malformed, NodeApply, Outgoing, PartResult, RelabelRequest, VersionUpdate
 from shared.world import World
@@ -55,9 +55,15 @@ def _never_sent(action: str, torn: RecordUnreadable, world: World) -> PartResult
 def parked(task: NodeApply | VersionUpdate, world: World) -> bool:
     """Whether the part's action is paused, and the part kept for later. A function can't wait, and redelivery would run out.
 
-    The state is looked at again once the part is kept, so that an unpause in between loses nothing.
+    The state is looked at again once the part is kept, so that an unpause in between loses nothing. Raises NeverPlanned where the action
+    was never accepted: whoever may publish can't have nodes labelled, or versions moved, past everything that accepts and records.
     """
-    if not task.action or not world.actions.paused(task.action):
+    if not task.action:
+        return False
+    accepted, paused = world.actions.seen(task.action)
+    if not accepted:
+        raise NeverPlanned(f"part {task.part} of action {task.action}, which was never accepted: nothing is written")
+    if not paused:
         return False
     world.actions.park(task.action, task.part, task.outgoing().data)
     return world.actions.paused(task.action)

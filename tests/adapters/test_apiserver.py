@@ -17,7 +17,7 @@ import pytest
 
 from shared.adapters.apiserver import TRIES, Access, ApiServer, StatusError
 from shared.adapters.kubernetes import Kubernetes
-from shared.ports import Conflict, Refused, Stale, Unavailable
+from shared.ports import Conflict, Owner, Pod, Refused, Stale, Unavailable
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -381,3 +381,12 @@ def test_whoever_holds_the_whole_map_stands_in_the_way_of_every_key() -> None:
     with Scripted(status(409, "Conflict", causes=[cause])).running() as server, pytest.raises(Conflict) as refused:
         Client(server.url).cluster.apply_labels("n1", "u1", {"a": "1", "b": "2"}, force=False)
     assert refused.value.managers == {"a": "odd", "b": "odd"}
+
+
+def test_who_adds_to_pods_has_the_owners_name() -> None:
+    pod = Pod("default", "p1", "u1", resource_version="7")
+    with Scripted(says(200, node())).running() as server:
+        Client(server.url).cluster.add_to_pod(pod, {"a": "1"}, {})
+        mine = Kubernetes(lambda: Access(server.url), Owner("mine"))
+        mine.add_to_pod(pod, {"a": "1"}, {})
+    assert [path.partition("?")[2] for _, path, _, _ in server.requests] == ["fieldManager=hullmark-pods", "fieldManager=mine-pods"]

@@ -9,15 +9,27 @@ from typing import Any
 
 import pytest
 
+from functions.result_rollup.main import SOURCE, bury
 from shared import telemetry
 from shared.domain import actions
 from shared.domain.actions import Plan
 from shared.ledger.actions import WrongState
-from shared.messages import DeadlineCheck, NodeApply, NodeTask, Outcome, Outgoing, PartResult, RelabelRequest
+from shared.messages import (
+    ComponentUpdate,
+    DeadlineCheck,
+    Delivery,
+    NodeApply,
+    NodeTask,
+    Outcome,
+    Outgoing,
+    PartResult,
+    RelabelRequest,
+    VersionUpdate,
+)
 from shared.ports import Refused
 from shared.work.control import control
 from shared.work.intake import accept
-from tests.stories.fleet import Fleet, a_policy
+from tests.stories.fleet import START, Fleet, a_policy
 
 NOBODYS = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -269,20 +281,46 @@ def test_a_result_with_numbers_that_none_has_becomes_a_notice_and_is_recorded_no
     assert len(fleet.notices("message.lost")) == 1
 
 
-def test_a_part_of_an_action_that_nobody_asked_for_that_cannot_be_applied_becomes_a_notice(fleet: Fleet) -> None:
+def test_a_part_of_an_action_that_nobody_asked_for_is_refused_and_written_nowhere(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     a_site_of(fleet, 1)
-    fleet.cluster.before = lambda call, _node: broken_at_the_write(call)
-    task = NodeApply(action=NOBODYS, part=1, revision=1, nodes=[NodeTask(name="n000", uid="u", labels={"rack": "x"})])
+    task = NodeApply(action=NOBODYS, part=1, revision=1, nodes=[NodeTask(name="n000", uid=fleet.node("n000").uid, labels={"rack": "x"})])
+    calls: list[str] = []
+    fleet.cluster.before = lambda call, _node: calls.append(call)
+    telemetry.write_to(sys.stdout)
     fleet.cloud.publish(NodeApply.TOPIC, [task.outgoing()])
     fleet.cloud.drain()
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (line["severity"], line["outcome"], line["reason"], line["action"]) == ("WARNING", "refused", "NeverPlanned", NOBODYS)
+    assert (calls, keys_of(fleet), fleet.cloud.delivered) == ([], [], 1)
+
+
+def test_a_part_is_applied_though_a_listing_of_its_action_lags_behind(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_site_of(fleet, 1)
+    listed = fleet.world.store.keys
+
+    def late(prefix: str, after: str = "") -> list[str]:
+        return [key for key in listed(prefix, after) if not key.endswith(("/request.json", "/plan.json"))]
+
+    monkeypatch.setattr(fleet.world.store, "keys", late)
+    action = fleet.relabels()
+    assert fleet.outcome(action) == {"n000": "changed"}
+
+
+def test_a_version_update_that_nobody_asked_for_is_refused(fleet: Fleet) -> None:
+    step = {"component": "controlPlane", "subject": "kubernetes", "from": "1.0.0", "to": "1.0.1", "kind": "auto"}
+    update = VersionUpdate(action=NOBODYS, part=1, cluster="garden/s", updates=[ComponentUpdate.model_validate(step)])
+    fleet.cloud.publish(VersionUpdate.TOPIC, [update.outgoing()])
+    fleet.cloud.drain()
+    assert (keys_of(fleet), fleet.cloud.delivered, list(fleet.cloud.notices)) == ([], 1, [])
+
+
+def test_a_part_that_is_given_up_of_an_action_that_nobody_asked_for_becomes_a_notice(fleet: Fleet) -> None:
+    task = NodeApply(action=NOBODYS, part=1, revision=1, nodes=[NodeTask(name="n000", uid="u", labels={"rack": "x"})])
+    dead = Delivery("1", task.outgoing().data, {"type": "NodeApply", SOURCE: "node-applies--node_apply"})
+    assert bury(dead, fleet.world, START) == "lost"
     (lost,) = fleet.notices("message.lost")
     assert "never accepted" in lost["message"]
     assert keys_of(fleet) == []
-
-
-def broken_at_the_write(call: str) -> None:
-    if call == "apply_labels":
-        raise RuntimeError("a bug")
 
 
 def test_a_retry_takes_only_the_nodes_that_failed(fleet: Fleet) -> None:
