@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import logging
-from typing import Any
+from typing import IO, Any
 
 from flask import Request as FlaskRequest
 from flask import Response
@@ -31,6 +32,10 @@ log = logging.getLogger("hullmark.api")
 class Request(FlaskRequest):
     """A request whose JSON is read strictly: what is not JSON says so, instead of becoming null."""
 
+    def _get_file_stream(self, *_: Any, **__: Any) -> IO[bytes]:
+        """Uploads stay in memory, which MAX_BODY bounds: nothing that was sent becomes a file, not even one without a name."""
+        return io.BytesIO()
+
     def get_json(self, *_: Any, **__: Any) -> Any:
         """The body. Raises ApiError 400 (empty, broken) and 415 (another type)."""
         if self.mimetype and not self.is_json:
@@ -39,7 +44,7 @@ class Request(FlaskRequest):
         if not self.get_data():
             raise ApiError(400, "Invalid format", "the body is empty: send a JSON object")
         try:
-            value = json.loads(self.get_data(), parse_constant=_no_number)
+            value = json.loads(self.get_data(), parse_constant=_no_number, object_pairs_hook=_each_key_once)
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text, and could not be kept
         except (ValueError, RecursionError) as error:
             raise ApiError(400, "Invalid format", f"the body is not JSON: {error}") from error
@@ -48,6 +53,15 @@ class Request(FlaskRequest):
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number in JSON")
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Which of two values counts is each reader's own choice: what was checked might not be what is done."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)[:80]!r} is there twice")
+    return found
 
 
 def refuse(error: ValidationError) -> Response:

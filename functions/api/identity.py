@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from http import HTTPStatus
 from urllib.parse import SplitResult, urlsplit
 
@@ -20,6 +21,8 @@ NOBODY = "unauthenticated"
 CHECKED = "SIGNATURE_REMOVED_BY_GOOGLE"
 """What Cloud Run puts in the place of a signature that it has verified (https://cloud.google.com/run/docs/troubleshooting#signature-removed)."""
 READS = ("GET", "HEAD", "OPTIONS")
+HOST = re.compile(r"([A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{0,5})?")
+"""A Host header. Nothing else is parsed as one: of `evil@127.0.0.1` and `127.0.0.1/evil` every reader makes something else."""
 
 
 class Claims(BaseModel):
@@ -88,10 +91,17 @@ def same_site() -> None:
     Raises ApiError 400 (a Host or Origin that is none) and 403 (another site's; `null` is one).
     """
     host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
-    split("Host", f"//{host}")
+    host_name(host)
     if origin is None or split("Origin", origin).netloc == host or request.method in READS:
         return
     raise ApiError(403, "Forbidden", f"a page of {origin[:100]} may not ask this of {host[:100]}")
+
+
+def host_name(host: str) -> str | None:
+    """The name in a Host header, in lower case; None for an empty one. Raises ApiError 400 for what is more than a name and a port."""
+    if not HOST.fullmatch(host):
+        raise ApiError(400, "Bad Request", f"Host: {host[:100]!r} is no host")
+    return split("Host", f"//{host}").hostname
 
 
 def split(name: str, value: str) -> SplitResult:

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from functions.api.answers import ApiError, Said, failure
-from functions.api.identity import split
+from functions.api.identity import host_name, split
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost", "::1")
@@ -54,7 +54,7 @@ class Guard:
 
 def here(host: str, origin: str | None) -> None:
     """Raise ApiError 400 for what is no host, 403 for another machine's name and for a page that this server did not send."""
-    if split("Host", f"//{host}").hostname not in NAMES:
+    if host_name(host) not in NAMES:
         raise refusal(f"{host[:100]!r}: this server is for this machine only: use 127.0.0.1 or localhost")
     if origin is not None and split("Origin", origin).netloc != host:
         raise refusal(f"a page of {origin[:100]!r} may not call this server")

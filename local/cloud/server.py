@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import functions_framework
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
@@ -62,6 +63,15 @@ class Quiet(WSGIRequestHandler):
         """One request; waiting for it on an open connection counts."""
         self._arriving.deadline = time.monotonic() + READ_SECONDS
         super().handle_one_request()
+
+    def run_wsgi(self) -> None:
+        """Answer, unless the request's target can't be taken apart (`GET http://[::1/ HTTP/1.1`)."""
+        try:
+            urlsplit(self.path)
+        except ValueError as error:
+            self.send_error(400, str(error))
+            return
+        super().run_wsgi()
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Say nothing."""

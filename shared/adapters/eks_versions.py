@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
+from shared.domain.documents.access import EKS_NAME
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
@@ -105,6 +106,8 @@ class EksVersions:
         return found
 
     def _group(self, group: str) -> dict[str, Any]:
+        if not EKS_NAME.fullmatch(group):  # it comes in a message and becomes part of a URL
+            raise Refused("NotFound", f"{group[:80]!r} is no name of a node group")
         found: dict[str, Any] = self._call("describe_nodegroup", clusterName=self._eks_name, nodegroupName=group)["nodegroup"]
         return found
 

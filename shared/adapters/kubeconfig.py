@@ -1,6 +1,6 @@
 """Access to an API server from a kubeconfig or from inside a pod.
 
-Plain credentials (token, token file, client certificate, password) are read here; everything else (exec plugins, auth-provider) by the
+Plain credentials (token, token file, client certificate, password) are read here; credential plugins (`exec`) are run by the
 `kubernetes` package, which is imported only then: it costs 0.3 s, more than a cold start has left (measured; see DECISIONS).
 """
 
@@ -31,6 +31,10 @@ PACKAGE_SECONDS = 10.0
 """How long what the package said is used before it is asked again; it renews a token minutes before its end."""
 FILE_BYTES = 4 << 20
 """The most that a kubeconfig, a certificate, a key or a token may have."""
+NO_AUTH_PROVIDER = (
+    "the user has an auth-provider, which opens files and hosts of its own (without a certificate authority unverified): use a credential "
+    "plugin (`exec`), such as gke-gcloud-auth-plugin or kubectl oidc-login"
+)
 _PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
@@ -134,9 +138,9 @@ class _Reader:
     def _credentials(self) -> tuple[Callable[[], str], tuple[str, str] | None]:
         """The Authorization header's source and the client certificate; client-go's order: a token beats a plugin."""
         user = dict(self.user)
-        if "auth-provider" in user or ("exec" in user and not (user.get("token") or user.get("tokenFile"))):
-            if file := user.pop("tokenFile", None):  # the package would open whatever it is
-                user["token"] = _read(Path(file), self.where)
+        if "auth-provider" in user:
+            raise Refused("KubeconfigInvalid", f"{self.where}: {NO_AUTH_PROVIDER}")
+        if "exec" in user and not (user.get("token") or user.get("tokenFile")):
             return _by_package(user, self.cluster, self.where)
         certificate = self._certificate()
         if token_file := user.get("tokenFile"):
@@ -203,7 +207,7 @@ class _TokenFile:
 
 
 def _by_package(user: Mapping[str, Any], cluster: Mapping[str, Any], where: str) -> tuple[Callable[[], str], tuple[str, str] | None]:
-    """Credentials of every other kind, by the `kubernetes` package, which runs the plugin again when its token expires."""
+    """A credential plugin's, by the `kubernetes` package, which runs the plugin again when its token expires."""
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, load_kube_config_from_dict
 
@@ -220,7 +224,7 @@ def _by_package(user: Mapping[str, Any], cluster: Mapping[str, Any], where: str)
             whole, client_configuration=configuration, persist_config=False
         )
 
-    plugin = f"exec {user['exec'].get('command')}" if isinstance(user.get("exec"), dict) else f"auth-provider {user.get('auth-provider')}"
+    plugin = f"exec {user['exec'].get('command')}" if isinstance(user.get("exec"), dict) else "exec, which is no mapping,"
     try:
         _bounded(load, f"{where}: {plugin}")
     except (ConfigException, ValueError, KeyError, OSError) as error:

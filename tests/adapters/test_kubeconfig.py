@@ -245,9 +245,23 @@ def test_a_plugin_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
         from_kubeconfig(written(tmp_path, a_plugin(tmp_path, "time.sleep(3)")))
 
 
-def test_a_forgotten_kind_of_credential_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="auth-provider"):
-        from_kubeconfig(written(tmp_path, {"auth-provider": {"name": "azure"}}))
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("beside", [{}, {"token": "t"}])
+def test_an_auth_provider_is_refused_before_it_opens_anything(tmp_path: Path, beside: dict[str, str]) -> None:
+    """An expired one of kind oidc would open its certificate authority, whatever it is, or go without one."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    expired = f"e30.{base64_of(json.dumps({'exp': 1})).rstrip('=')}.x"
+    for kind in ("azure", "oidc"):
+        configured = {
+            "id-token": expired,
+            "refresh-token": "r",
+            "idp-issuer-url": "https://127.0.0.1:1",
+            "idp-certificate-authority": str(fifo),
+        }
+        with pytest.raises(Refused, match="use a credential plugin") as refused:
+            from_kubeconfig(written(tmp_path, {"auth-provider": {"name": kind, "config": configured}, **beside}))
+        assert refused.value.reason == "KubeconfigInvalid"
 
 
 # -- in a pod

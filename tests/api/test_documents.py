@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import pytest
@@ -60,6 +61,17 @@ def test_there_is_a_conflict_when_nothing_is_staged(door: FrontDoor) -> None:
 
 def test_several_files_keep_their_names(door: FrontDoor) -> None:
     answer = door.stage("", data=as_files(one=GOOD, two=policies({"n2": {"rack": "r8"}})), content_type="multipart/form-data")
+    assert (answer.status_code, answer.json["files"]) == (201, ["one.yaml", "two.yaml"])
+
+
+def test_an_upload_becomes_no_file_of_the_server(door: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One over 500 kB was spooled to a file without a name, which /proc/self/fd names as long as it is open."""
+    parts = "".join(
+        f'--B\r\nContent-Disposition: form-data; name="files"; filename="{name}.yaml"\r\n\r\n{text}\r\n'
+        for name, text in (("one", GOOD), ("two", "# " + "x" * 2_000_000))
+    )
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    answer = door.stage(f"{parts}--B--\r\n", content_type="multipart/form-data; boundary=B")
     assert (answer.status_code, answer.json["files"]) == (201, ["one.yaml", "two.yaml"])
 
 

@@ -51,6 +51,7 @@ def assert_shipyards(answer: Any, status: int) -> dict[str, Any]:
         ("POST", "/v1.0/actions", {"data": '{"name": ', "content_type": "application/json"}, 400),
         ("POST", "/v1.0/actions", {"data": "[" * 100_000, "content_type": "application/json"}, 400),
         ("POST", "/v1.0/actions", {"data": '{"name": NaN}', "content_type": "application/json"}, 400),
+        ("POST", "/v1.0/actions", {"data": '{"name": "update_labels", "name": "update_site"}', "content_type": "application/json"}, 400),
         ("POST", "/v1.0/actions", {"data": "9" * 5000, "content_type": "application/json"}, 400),
         ("POST", "/v1.0/actions", {"data": b"\xff\xfe", "content_type": "application/json"}, 400),
         (
@@ -117,7 +118,15 @@ def test_a_page_of_another_site_can_change_nothing(fleet: FrontDoor) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
-    "header", [{"Host": "[::1"}, {"Host": "localhost:port"}, {"Origin": "http://[::1"}, {"Origin": "http://localhost:x"}]
+    "header",
+    [
+        {"Host": "[::1"},
+        {"Host": "a@localhost"},
+        {"Host": "localhost/a"},
+        {"Host": "localhost:port"},
+        {"Origin": "http://[::1"},
+        {"Origin": "http://localhost:x"},
+    ],
 )
 def test_a_host_or_origin_that_is_none_is_a_400(fleet: FrontDoor, method: str, header: dict[str, str]) -> None:
     assert_shipyards(fleet.ask(method, "/v1.0/actions", headers=header), 400)

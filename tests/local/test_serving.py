@@ -32,7 +32,10 @@ from tests.local.test_cloud import DESCRIBED, a_step, until
 from tests.pubsub import new_project, real_emulator
 
 EVIL = [{"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"}]
-BROKEN = [{"Host": "[::1"}, {"Origin": "http://[::1"}]
+BROKEN = [
+    *({"Host": host} for host in ("[::1", "evil@127.0.0.1", "127.0.0.1/evil", "127.0.0.1?evil", "localhost#evil", "127.0.0.1:x")),
+    {"Origin": "http://[::1"},
+]
 
 
 def status(port: int, method: str, path: str, headers: dict[str, str] | None = None, body: str = "") -> int:
@@ -55,7 +58,7 @@ def embedded(tmp_path: Path) -> Iterator[EmbeddedServer]:
 
 def test_the_embedded_server_answers_this_machine_only(embedded: EmbeddedServer) -> None:
     assert [status(embedded.port, "GET", "/v1.0/actions", headers) for headers in EVIL] == [403] * 3
-    assert [status(embedded.port, "GET", "/v1.0/actions", headers) for headers in BROKEN] == [400] * 2
+    assert [status(embedded.port, "GET", "/v1.0/actions", headers) for headers in BROKEN] == [400] * len(BROKEN)
     for name in ("localhost", "127.0.0.1"):
         host = f"{name}:{embedded.port}"
         assert status(embedded.port, "GET", "/v1.0/actions", {"Host": host, "Origin": f"http://{host}"}) == 200
@@ -70,6 +73,13 @@ def test_a_request_that_never_comes_whole_is_let_go(embedded: EmbeddedServer, mo
         slow.sendall(sent)
         answered = b"".join(iter(lambda: slow.recv(4096), b""))
     assert answered == b"" or b" 400 " in answered.splitlines()[0]
+
+
+def test_a_target_that_is_no_url_is_a_400(embedded: EmbeddedServer) -> None:
+    with socket.create_connection(("127.0.0.1", embedded.port), timeout=30) as asking:
+        asking.sendall(b"GET http://[::1/v1.0/actions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answered = b"".join(iter(lambda: asking.recv(4096), b""))
+    assert b" 400 " in answered.splitlines()[0]
 
 
 def test_a_byte_now_and_then_does_not_extend_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def test_every_process_of_serve_refuses_strangers(cloud: RealCloud, name: str) -
     secret = f"?run={cloud.functions[name].secret}"
     path = "/v1.0/actions" if step.http else f"/projects/{cloud.settings.project}/topics/{step.topics[0]}{secret}"
     assert [status(port, "POST", path, headers) for headers in EVIL] == [403] * 3
-    assert [status(port, "POST", path, headers) for headers in BROKEN] == [400] * 2
+    assert [status(port, "POST", path, headers) for headers in BROKEN] == [400] * len(BROKEN)
     if not step.http:
         assert status(port, "POST", path.removesuffix(secret)) == 403
 

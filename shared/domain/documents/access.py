@@ -49,7 +49,9 @@ Project = Annotated[str, _matching(r"([a-z0-9.-]+:)?[a-z0-9]([-a-z0-9]{0,62}[a-z
 Location = Annotated[str, _matching(r"[a-z]+(-[a-z]+)+[0-9]+(-[a-z])?", "must be a region or zone such as europe-west4 or europe-west4-a")]
 GkeName = Annotated[str, _matching(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "must be a GKE cluster's name: lower-case letters, digits and -")]
 Region = Annotated[str, _matching(r"[a-z]{2,}(-[a-z]+)+-[0-9]+", "must be an AWS region such as eu-central-1")]
-EksName = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", "must be an EKS cluster's name: letters, digits, - and _")]
+EKS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+"""What EKS calls clusters and node groups."""
+EksName = Annotated[str, _matching(EKS_NAME.pattern, "must be an EKS cluster's name: letters, digits, - and _")]
 
 
 class Kubeconfig(StrictModel):
