@@ -10,6 +10,7 @@ import pytest
 
 from local.steps import ROOT
 
+NAMED_TEST = re.compile(r"`((?:[a-z_]+/)*test_[a-z_]+\.py)?(?:::(test_\w+))?`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CITED = re.compile(r"docs/[a-z-]+\.md")
 OUTSIDE = re.compile(r"DESIGN ?§|DESIGN\.md|FACTS\.md|FACTS §|KUBE\.md|STYLE\.md|rules §|(?<![\w/])rules/")
@@ -52,6 +53,23 @@ def test_every_page_that_the_code_cites_is_there() -> None:
     cited = {page for file in tracked("functions", "shared", "local", "terraform", "bench") for page in CITED.findall(text(file))}
     assert cited, "nothing was searched"
     assert [page for page in sorted(cited) if not (ROOT / page).is_file()] == []
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    """What holds a rule of docs/security.md is a test: a row whose test is gone holds nothing."""
+    lost, named = [], 0
+    for line in text(ROOT / "docs" / "security.md").splitlines():
+        file = ""
+        for given, test in NAMED_TEST.findall(line):
+            file = given or file  # `::test_x` is of the file that the row named before
+            if not (given or test):
+                continue
+            named += 1
+            path = ROOT / (file if file.startswith("tests/") else f"tests/{file}")
+            if not (file and path.is_file()) or (test and f"def {test}(" not in text(path)):
+                lost.append(f"{file}::{test}")
+    assert named > 20, "the table is read"
+    assert lost == []
 
 
 def test_the_index_names_every_page() -> None:

@@ -79,6 +79,7 @@ def _wrong_in(function: dict[str, Any], step: FunctionStep) -> Iterator[str]:
         "HULLMARK_BUS": (environment.get("HULLMARK_BUS"), "pubsub"),
         "HULLMARK_PROJECT": (environment.get("HULLMARK_PROJECT"), PROJECT),
         "HULLMARK_IDENTITY": (environment.get("HULLMARK_IDENTITY"), "cloud-run" if step.http else None),
+        "HULLMARK_KUBECONFIGS": (environment.get("HULLMARK_KUBECONFIGS"), _folder_of_kubeconfigs(service)),
         "ingress": (service["ingress_settings"], "ALLOW_ALL" if step.http else "ALLOW_INTERNAL_ONLY"),
     }
     yield from (f"{what} is {found!r}, not {right!r}" for what, (found, right) in wanted.items() if found != right)
@@ -90,6 +91,12 @@ def _wrong_in(function: dict[str, Any], step: FunctionStep) -> Iterator[str]:
     yield from (f"{key} is a setting that no function reads" for key in sorted(unknown))
     if not environment.get("HULLMARK_STORE", "").startswith("gs://"):
         yield "HULLMARK_STORE names no bucket"
+
+
+def _folder_of_kubeconfigs(service: dict[str, Any]) -> str | None:
+    """What documents' kubeconfigs must be looked up in; None for a function that mounts none."""
+    mounted = [volume["mount_path"] for volume in service["secret_volumes"] or [] if volume["versions"][0]["path"] == "kubeconfig"]
+    return mounted[0].rpartition("/")[0] if mounted else None
 
 
 def every_subscription_delivers(plan: Planned, steps: Steps) -> Iterator[str]:

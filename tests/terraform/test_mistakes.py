@@ -142,6 +142,12 @@ MISTAKES = {
         "for key in slice(keys(local.subscriptions), 1, 8) :",
         "dead_letter_message_count of action-deadlines--result_rollup is not watched",
     ),
+    "documents name kubeconfigs that no function finds": Mistake(
+        "terraform/functions.tf",
+        '{ HULLMARK_KUBECONFIGS = "/etc/hullmark" }',
+        '{ HULLMARK_KUBECONFIGS = "/etc/kubeconfigs" }',
+        "HULLMARK_KUBECONFIGS is '/etc/kubeconfigs', not '/etc/hullmark'",
+    ),
     "a step is left out": Mistake(
         "terraform/functions.tf",
         '"google_cloudfunctions2_function" "steps" {\n  for_each = local.steps\n',
