@@ -205,7 +205,12 @@ def test_what_eks_will_not_do_is_refused_with_its_words(eks: FakeEks) -> None:
 @pytest.mark.parametrize("group", ["..", ".", "a/update-version", "a?x=y", "a#b", "a b", "ä", "a" * 101])
 def test_a_node_group_of_a_message_that_would_change_the_url_is_not_asked_for(eks: FakeEks, group: str) -> None:
     calls: list[str] = []
-    eks.service.routes.insert(0, (r"(?s)(.*)", lambda call, **_: calls.append(call) or (404, {})))
+
+    def unexpected(call: str, **_: Any) -> Answer:
+        calls.append(call)
+        return 404, {}
+
+    eks.service.routes.insert(0, (r"(?s)(.*)", unexpected))
     eks.service.routes.insert(0, (r"GET /clusters/prod", lambda: (200, {"cluster": eks.cluster})))
     with pytest.raises(Refused, match="no name of a node group"):
         eks_fleet(eks).apply("eks/prod", VersionStep(f"worker/{group}", "kubernetes", "1.31", "1.32"))
