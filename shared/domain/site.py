@@ -128,7 +128,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     allowed = frozenset(key for rules in shaped.models(LabelRules) for key in rules.spec.allow_protected)
     problems += shaped.check_labels(allowed)
     generated = [airship.Generated(each.spec.from_, each.spec.key, each.title) for each in shaped.models(GeneratedLabels)]
-    design = airship.resolve(schemas, generated, allowed)
+    design = airship.resolve(schemas, generated, allowed, context.previous)
     problems += design.problems
     site.warnings += design.warnings
     site.policies = shaped.policies()

@@ -274,6 +274,32 @@ def test_one_address_has_one_owner_and_dhcp_is_none() -> None:
     assert refusals(at("n1", "fd00::1"), at("n2", "FD00:0::1")) == [("BaremetalNode/n2", "data.addressing[0].address", "Duplicate")]
 
 
+BARE = node("bare", {"hardware_profile": None, "host_profile": "low"})
+LOW, TOP = profile("low", {"host_profile": "top"}), profile("top", {"metadata": {"rack": "r1"}})
+
+
+@pytest.mark.parametrize(
+    ("before", "refused"),
+    [
+        ([BARE, LOW, TOP], False),
+        ([TOP, node("other"), LOW, BARE], False),  # in another order, with a node that is gone
+        ([], True),
+        ([LOW, TOP], True),  # the node is new
+        ([node("bare", {"hardware_profile": "hw", "host_profile": "low"}), LOW, TOP], True),  # it named one
+        (
+            [BARE, LOW, profile("top", {"metadata": {"rack": "r1"}, "hardware_profile": "hw"})],
+            True,
+        ),  # a profile that it builds on named one
+        ([BARE, profile("low", {"host_profile": "top", "metadata": {"rack": "r2"}}), TOP], True),  # something that it is made of changed
+    ],
+)
+def test_a_node_without_hardware_profile_is_refused_unless_an_earlier_version_accepted_the_same(before: list[Any], refused: bool) -> None:
+    problems, warnings = check(sources(BARE, LOW, TOP), previous=sources(*before))
+    told_of = [(found.document, found.path, found.type) for found in (problems if refused else warnings)]
+    assert told_of == [("BaremetalNode/bare", "data.hardware_profile", "Required")]
+    assert not (warnings if refused else problems)
+
+
 def test_a_missing_hardware_profile_is_told_where_it_is_named_and_only_if_a_node_has_it() -> None:
     missing = profile("p", {"hardware_profile": "gone"})
     inherits = {"host_profile": "p", "hardware_profile": None}

@@ -14,7 +14,7 @@ from shared.adapters.store import open_store
 from shared.domain.documents.reading import DocumentsRefused, Source
 from shared.ledger.revisions import EmptyStage, NothingStaged, Revisions, UnknownCollection, UnknownRevision
 from shared.ports import ObjectStore, StoreError
-from tests.stories.fleet import START, a_policy
+from tests.stories.fleet import START, Fleet, a_policy
 
 
 def source(name: str, *documents: dict[str, Any]) -> Source:
@@ -336,3 +336,19 @@ def test_a_restored_profile_is_accepted_although_its_versions_have_expired(revis
     revisions.remove("c", "eve", START)
     revisions.commit("eve", START)
     assert revisions.restore(1, "eve", START.replace(year=3000))[0].about.documents == 1
+
+
+def test_a_site_that_an_earlier_version_accepted_can_be_committed_on(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes without hardware profile were no problem then."""
+    bare = {
+        "schema": "drydock/BaremetalNode/v1",
+        "metadata": {"schema": "metadata/Document/v1", "name": "n1"},
+        "data": {"addressing": [{"network": "mgmt", "address": "10.0.0.1"}]},
+    }
+    with monkeypatch.context() as earlier:
+        earlier.setattr("shared.domain.documents.airship._Resolver.check_hardware", lambda *_: None)
+        fleet.commits(bare)
+    assert fleet.commits(bare, a_policy("p", {}, {"rack": "r1"})) == 2
+    bare["data"]["addressing"][0]["address"] = "10.0.0.2"  # type: ignore[index]
+    with pytest.raises(DocumentsRefused, match="n1 has no hardware profile"):
+        fleet.commits(bare)

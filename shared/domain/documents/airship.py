@@ -5,6 +5,7 @@ A node's labels are its `metadata.owner_data` with what its host profiles bring:
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import itertools
 import re
@@ -45,9 +46,11 @@ class Design:
     warnings: list[Problem] = field(default_factory=list)
 
 
-def resolve(documents: Iterable[Document], generated: Sequence[Generated], allowed: frozenset[str]) -> Design:
+def resolve(
+    documents: Iterable[Document], generated: Sequence[Generated], allowed: frozenset[str], previous: Sequence[Document] = ()
+) -> Design:
     """Resolve a site. `generated`: what Hullmark's documents ask for (the Region may ask for more); `allowed`: protected keys that
-    the rules let a site declare.
+    the rules let a site declare; `previous`: the documents before the change.
     """
     design = Design()
     by_kind: dict[str, list[Document]] = {}
@@ -59,7 +62,7 @@ def resolve(documents: Iterable[Document], generated: Sequence[Generated], allow
     for each in everything:
         layered.setdefault(each.document.kind, []).append(each)
     hardware = {document.name for document in by_kind.get(HARDWARE, ())}
-    _Resolver(design, layered, hardware, list(generated), allowed).run()
+    _Resolver(design, layered, hardware, list(generated), allowed, previous).run()
     return design
 
 
@@ -81,13 +84,20 @@ _NOTHING = _Effective({}, {}, [], None, None, None)
 
 class _Resolver:
     def __init__(
-        self, design: Design, layered: dict[str, list[Rendered]], hardware: set[str], generated: list[Generated], allowed: frozenset[str]
+        self,
+        design: Design,
+        layered: dict[str, list[Rendered]],
+        hardware: set[str],
+        generated: list[Generated],
+        allowed: frozenset[str],
+        previous: Sequence[Document],
     ) -> None:
         self.design = design
         self.layered = layered
         self.hardware = hardware
         self.generated = generated
         self.allowed = allowed
+        self.previous = previous
         self.profiles: dict[str, Rendered] = {}
         self.compiled: dict[str, _Effective | None] = {}
         self.racks: dict[str, dict[str, str]] = {}
@@ -270,16 +280,38 @@ class _Resolver:
 
     def check_hardware(self, rendered: Rendered, node: _Effective) -> None:
         """A node needs a hardware profile, from any profile of its chain. Only what a node has must be there: sites keep profiles
-        for hardware that they no longer describe.
+        for hardware that they no longer describe. Earlier versions accepted nodes without one: as long as nothing changes that such a node
+        is made of, it is only a warning.
         """
         name, source = node.hardware_profile, node.hardware_from
         if not name:
             message = f"{rendered.name} has no hardware profile: name one here, or in a host profile that it builds on"
-            self.problem(rendered.problem(("data", "hardware_profile"), "Required", message))
+            if self.held_before(rendered):
+                message += "; it was accepted before, and will be refused once these documents change"
+                self.design.warnings.append(rendered.problem(("data", "hardware_profile"), "Required", message))
+            else:
+                self.problem(rendered.problem(("data", "hardware_profile"), "Required", message))
         elif source is not None and name not in self.hardware and id(source) not in self.told:
             self.told.add(id(source))
             message = f"there is no HardwareProfile {name}{did_you_mean(name, self.hardware)}"
             self.problem(source.problem(("data", "hardware_profile"), "NotFound", message))
+
+    def held_before(self, rendered: Rendered) -> bool:
+        """Whether the documents before the change held all that a node is made of, as it is now."""
+        made_of, above = [rendered.document, *rendered.ancestors], self.parent_of(rendered)
+        while above is not None:
+            profile = self.profiles[above]
+            made_of += profile.document, *profile.ancestors
+            above = self.parent_of(profile)
+        return all(document.data in self.earlier.get((document.kind, document.name), ()) for document in made_of)
+
+    @functools.cached_property
+    def earlier(self) -> Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]:
+        """The contents of the documents before the change, by kind and name."""
+        found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for document in self.previous:
+            found.setdefault((document.kind, document.name), []).append(document.data)
+        return found
 
     def check_addresses(self, rendered: Rendered) -> None:
         addresses = (rendered.data or {}).get("addressing")
