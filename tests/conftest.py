@@ -10,6 +10,7 @@ import pytest
 from shared import telemetry
 from shared.adapters.kubernetes import Kubernetes
 from tests.kube_apiserver import HOW, Fleet, KubeApiserver, assets
+from tests.pubsub import the_emulator
 
 
 def require_real(part: str, found: object, how: str) -> None:
@@ -22,11 +23,18 @@ def require_real(part: str, found: object, how: str) -> None:
     pytest.skip(message)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at groups in its own hook of this name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on the real API server share one: under xdist they run in one worker."""
     for item in items:
         if "kube" in getattr(item, "fixturenames", ()) or item.get_closest_marker("real"):
             item.add_marker(pytest.mark.xdist_group("real"))
+
+
+def pytest_sessionfinish() -> None:
+    """End what tests of the whole run shared."""
+    if the_emulator.cache_info().currsize:
+        the_emulator().stop()
 
 
 @pytest.fixture(autouse=True)

@@ -118,6 +118,7 @@ class Lane:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(timeout=self.route.timeout)
+        self._pool.clear()
 
     def _hold(self, held: _Held) -> None:
         with self._changed:

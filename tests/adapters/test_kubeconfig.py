@@ -242,7 +242,7 @@ def test_a_plugin_that_is_not_installed_is_refused_by_name(tmp_path: Path) -> No
 def test_a_plugin_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubeconfig, "PLUGIN_SECONDS", 0.5)
     with pytest.raises(Unavailable, match="plugin gave no credentials within"):
-        from_kubeconfig(written(tmp_path, a_plugin(tmp_path, "time.sleep(3)")))
+        from_kubeconfig(written(tmp_path, a_plugin(tmp_path, "time.sleep(60)")))
 
 
 @pytest.mark.timeout(20)

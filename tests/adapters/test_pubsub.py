@@ -142,7 +142,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[di
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{server.server_address[1]}")
         monkeypatch.setattr(pubsub, "PAUSE", 0.01)
         return seen

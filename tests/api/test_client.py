@@ -143,7 +143,7 @@ class Listener:
         self.port = self._server.server_address[1]
 
     def __enter__(self) -> Listener:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -190,11 +190,11 @@ def test_hullmark_serve_answers_goes_on_with_what_was_left_and_ends_cleanly(tmp_
     assert serving.stderr is not None
     try:
         url = serving.stderr.readline().split()[0].rstrip("/")
-        with urllib.request.urlopen(f"{url}/v1.0/health", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/v1.0/health", timeout=60) as answer:
             assert json.load(answer) == {"status": "ok", "revision": 0}
     finally:
         serving.send_signal(number)
-        _, said = serving.communicate(timeout=20)
+        _, said = serving.communicate(timeout=60)
     assert serving.returncode == 0
     assert '"step": "api"' in said
     assert "Traceback" not in said

@@ -131,7 +131,7 @@ def site() -> Iterator[Site]:
     door.now += timedelta(seconds=40)
 
     server = make_server("127.0.0.1", 0, door.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield Site(door, f"http://127.0.0.1:{server.server_port}", failed, waiting)
     server.shutdown()

@@ -53,7 +53,7 @@ class Answering:
 @pytest.fixture
 def answering() -> Iterator[Answering]:
     there = Answering()
-    thread = threading.Thread(target=there.server.serve_forever)
+    thread = threading.Thread(target=there.server.serve_forever, args=(0.02,))
     thread.start()
     yield there
     there.ended.set()

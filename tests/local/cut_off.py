@@ -1,11 +1,15 @@
-"""`hullmark`, but at its Nth call of the store the process gets a signal: `python -m tests.local.cut_off N SIGNAL relabel --all`.
+"""`hullmark` in processes of their own, each of which gets a signal at its Nth call of the store; with N = 0 nothing happens.
 
-With N = 0 nothing happens, and the number of calls is the last line of stderr.
+Started once, it imports what commands import and then forks for each that it reads: a JSON object in a line of stdin, {"folder", "number",
+"signal", "words"}. The command's output goes to the files `out` and `err` of the folder, its exit code to stdout. The number of calls is
+the last line of `err`.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import json
 import os
 import signal
 import sys
@@ -15,6 +19,12 @@ from typing import Any
 
 from local.cli import main
 from shared.adapters.store import Store
+
+IMPORTED = (
+    *(f"local.cli.{name}" for name in ("actions", "documents", "relabel")),
+    "local.cloud.embedded",
+    *(f"functions.{name}.main" for name in ("relabel_request", "node_apply", "result_rollup")),
+)
 
 
 def counted(method: Callable[..., Any], numbers: itertools.count[int], number: int, what: signal.Signals) -> Callable[..., Any]:
@@ -30,11 +40,33 @@ def counted(method: Callable[..., Any], numbers: itertools.count[int], number: i
     return call
 
 
-if __name__ == "__main__":
+def run(folder: str, number: int, what: str, words: list[str]) -> None:
+    """One command, in the process that was made for it."""
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for descriptor, file in ((1, "out"), (2, "err")):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
     numbers = itertools.count(1)
     for name in ("create", "get", "keys", "folders", "delete"):
-        setattr(Store, name, counted(getattr(Store, name), numbers, int(sys.argv[1]), signal.Signals[sys.argv[2]]))
+        setattr(Store, name, counted(getattr(Store, name), numbers, number, signal.Signals[what]))
     try:
-        main(sys.argv[3:])
+        main(words)
     finally:
         sys.stderr.write(f"{next(numbers) - 1}\n")
+
+
+def serve() -> None:
+    for name in IMPORTED:
+        importlib.import_module(name)
+    while line := sys.stdin.readline():
+        asked = json.loads(line)
+        process = os.fork()
+        if not process:
+            run(asked["folder"], asked["number"], asked["signal"], asked["words"])
+            return
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()

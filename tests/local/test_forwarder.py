@@ -152,7 +152,7 @@ def test_on_a_real_server_status_updates_are_silent_and_labels_are_told(kube: Ku
 
     expected = [("forwarded", "added"), ("forwarded", "changed"), ("forwarded", "added")]
     with bus.arrived:
-        assert bus.arrived.wait_for(lambda: len(bus.told) >= len(expected), timeout=20)
+        assert bus.arrived.wait_for(lambda: len(bus.told) >= len(expected), timeout=60)
     assert bus.told == expected
 
 

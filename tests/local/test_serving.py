@@ -159,7 +159,7 @@ class Stranger:
         self.port = self._server.server_address[1]
 
     def __enter__(self) -> Stranger:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -44,7 +44,7 @@ class Real:
     def call(self, method: str, path: str, body: Any = None, content: str = "application/json") -> tuple[int, Any, list[str]]:
         """Status, answer, and the warnings that kubectl would print."""
         host = self.kube.url.removeprefix("https://")
-        connection = http.client.HTTPSConnection(host, context=ssl.create_default_context(cadata=self.kube.ca), timeout=20)
+        connection = http.client.HTTPSConnection(host, context=ssl.create_default_context(cadata=self.kube.ca), timeout=60)
         headers = {"Authorization": f"Bearer {self.kube.tokens['admin']}", "Content-Type": content}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
@@ -98,7 +98,7 @@ class Real:
 
     def _until_configured(self, wanted: bool) -> None:
         """The API server learns of a configuration a moment after it took it: the marker shows when."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}}
         while (self.call("POST", "/api/v1/namespaces/default/configmaps?dryRun=All", probe)[0] == 500) is not wanted:
             assert time.monotonic() < end

@@ -59,7 +59,7 @@ def served(gate_on: Real, tmp_path: Path) -> Iterator[int]:
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not is_ready(gate_on, port):
             assert process.poll() is None, (tmp_path / "log").read_text()
             assert time.monotonic() < end, (tmp_path / "log").read_text()
@@ -71,7 +71,7 @@ def served(gate_on: Real, tmp_path: Path) -> Iterator[int]:
 
 
 def ask(real: Real, port: int, method: str, body: Any = None) -> tuple[int, Any]:
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=ssl.create_default_context(cadata=real.kube.ca), timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=ssl.create_default_context(cadata=real.kube.ca), timeout=60)
     try:
         connection.request(method, "/", None if body is None else json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()

@@ -16,6 +16,7 @@ from flask.testing import FlaskClient
 from functions.pod_binding.main import seconds_for
 from shared import wiring
 from shared.domain.documents.reading import Source
+from shared.domain.pods.copying import Additions, Placement
 from shared.messages import Outgoing
 from shared.work.pod_topology import PodPolicies, PodTopology
 from shared.world import Settings
@@ -86,15 +87,27 @@ def test_a_hanging_server_is_answered_inside_the_api_servers_own_timeout_with_on
 ) -> None:
     with Hang() as hang:
         fleet.reading = hang
-        began = time.monotonic()
         response = asked(client, a_review(a_binding()), "/?timeout=1s")
-        assert time.monotonic() - began < 1
         assert response["allowed"] is True
         assert "patch" not in response
         assert "can't be read" in response["warnings"][0]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [(line["severity"], line["outcome"], line["subject"]) for line in lines] == [("WARNING", "incomplete", "shop/web-0 on n1")]
     assert "can't be read" in lines[0]["message"]
+
+
+def test_an_answer_takes_a_part_of_the_api_servers_own_timeout(client: FlaskClient) -> None:
+    waits: list[float] = []
+
+    class Recording(PodTopology):
+        def additions(self, place: Placement, cluster: str, seconds: float) -> Additions:
+            waits.append(seconds)
+            return Additions()
+
+    wiring.install(None, Recording(lambda: PodPolicies((), lambda _: Fleet().as_cluster())))
+    asked(client, a_review(a_binding()), "/?timeout=1s")
+    (wait,) = waits
+    assert wait <= 0.75
 
 
 def test_an_error_that_nobody_foresaw_never_denies(client: FlaskClient, fleet: Fleet) -> None:
@@ -108,7 +121,7 @@ def test_an_error_that_nobody_foresaw_never_denies(client: FlaskClient, fleet: F
 
 
 def test_get_says_when_answers_come_from_memory(client: FlaskClient) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while (answer := client.get("/")).status_code != 200:
         assert answer.status_code == 503
         assert time.monotonic() < end

@@ -29,7 +29,7 @@ from shared.messages import RelabelRequest
 from shared.world import Settings
 from tests.kube_apiserver import Fleet, KubeApiserver
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds until a condition that should come true counts as failed; on a quiet machine each takes milliseconds."""
 
 
@@ -52,7 +52,8 @@ class Wire:
         self._lock = threading.Lock()
         self._broken = False
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+        self._serving.start()
 
     def _serve(self) -> None:
         while True:
@@ -85,6 +86,8 @@ class Wire:
     def close(self) -> None:
         """Cut for good."""
         self.cut()
+        self._listener.shutdown(socket.SHUT_RDWR)  # what waits there for a connection comes back
+        self._serving.join()
         self._listener.close()
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,9 +69,10 @@ class Sizes(threading.Thread):
         self.join()
         self.sample()
 
-    def problems(self) -> Iterator[str]:
-        for name, lives in sorted(self.lives.items()):
-            for life in lives.values():
+    def problems(self, names: Iterable[str]) -> Iterator[str]:
+        """Which of these grew."""
+        for name in names:
+            for life in self.lives[name].values():
                 if life.grew:
                     yield f"{name} grew from {mib(life.settled[0])} to {mib(life.settled[-1])} MiB in {life.seconds:.0f} s"
 

@@ -53,7 +53,7 @@ class Real:
             self.wait_for(plural)
 
     def wait_for(self, plural: str) -> None:
-        for _ in range(100):
+        for _ in range(600):
             try:
                 self.server.request("GET", f"{GROUP}/{plural}")
                 return
