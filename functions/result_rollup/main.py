@@ -19,6 +19,7 @@ from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude
 from shared.domain.names import SITE_ACTION_FAILURE, SITE_ACTION_SUCCESS, UPDATE_SITE
 from shared.domain.notices import MESSAGE_LOST, NODE_FAILED
 from shared.domain.outcomes import Outcome
+from shared.ledger import repairs
 from shared.ledger.actions import NeverPlanned, finished_notice
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import UnknownRevision
@@ -34,6 +35,8 @@ LOOKED_AT_A_TIME = 500
 """Actions that one look asks for their end, until an hour is through: of more, the next sweep takes up the rest."""
 LISTED_AT_A_TIME = 200
 """Actions of an earlier release that one sweep has listed: a read and a write each."""
+CLEARED_AT_A_TIME = 50
+"""Revisions whose passed-over buffers one sweep removes."""
 FORGOTTEN_AT_A_TIME = 50
 """Actions whose records one sweep removes: about 300 objects. A sweep every five minutes removes 14,000 a day."""
 log = logging.getLogger("hullmark.result_rollup")
@@ -131,9 +134,9 @@ def sweep(world: World, now: datetime) -> str:
     """End what is overdue or can't be read, and announce what ended without its notice getting out. An action that this fails for,
     whatever the cause, does not keep the others from ending; the cause is raised once they have.
     """
-    ended, failed = 0, list[Exception]()
+    ended, failed, hourly = 0, list[Exception](), False
     try:
-        look_back(world, now)
+        hourly = look_back(world, now)
     except Exception as error:
         failed.append(error)
     for action in world.actions.open():
@@ -148,14 +151,24 @@ def sweep(world: World, now: datetime) -> str:
         raise failed[0]
     world.actions.list_old(now, LISTED_AT_A_TIME)
     world.actions.forget(now - timedelta(days=world.settings.keep_actions_days), FORGOTTEN_AT_A_TIME)
+    if hourly:
+        tidy(world, now)
     return f"{ended} ended"
 
 
-def look_back(world: World, now: datetime) -> None:
-    """Once an hour: look after actions that are overdue and have lost the mark that they are open. Each is looked at once."""
+def tidy(world: World, now: datetime) -> None:
+    """Remove what nobody will ask for any more: buffers that were passed over, repairs and marks of what is over."""
+    world.revisions.forget_staged(now - timedelta(days=world.settings.keep_actions_days), CLEARED_AT_A_TIME)
+    repairs.forget(world.store, world.revisions.newest(), now)
+
+
+def look_back(world: World, now: datetime) -> bool:
+    """Once an hour: look after actions that are overdue and have lost the mark that they are open. Each is looked at once. False where
+    this hour's look is done.
+    """
     this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     if world.store.get(_swept(this)) is not None:
-        return
+        return False
     marks = world.store.keys(SWEPT)
     missed = (this - timedelta(hours=number) for number in range(1, LOOKED_BACK))
     done = next((hour for hour in missed if _swept(hour) in marks), this - timedelta(hours=LOOKED_BACK))
@@ -167,6 +180,7 @@ def look_back(world: World, now: datetime) -> None:
     for key in marks:
         if key != _swept(done):
             world.store.delete(key)
+    return True
 
 
 def _swept(hour: datetime) -> str:

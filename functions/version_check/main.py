@@ -23,12 +23,11 @@ from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.notices import Due, due
 from shared.domain.versions.plans import ClusterPlan, Planner, updates_of
 from shared.ledger.actions import deadline
+from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
 from shared.world import World
 
-SENT = "notices/versions/"
-"""Where the store remembers which notices are out."""
 BATCH = 500
 """Messages published at a time: a fleet of 10,000 clusters is never all in memory."""
 
@@ -56,7 +55,7 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
     revision = world.releases.look().committed
     fleets = world.fleets(revision)
     planner = Planner(fleets.view())
-    told = {key.removeprefix(SENT) for key in world.store.keys(SENT)}
+    sent = Sent(world.store, now)
     tally: Counter[str] = Counter()
     updates: list[VersionUpdate] = []
     fresh: list[Due] = []
@@ -65,19 +64,21 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
         if not check.dry_run:
             timeline = planner.timeline(plan.cluster)
             notices = due(plan, timeline.profile if timeline else None, now)
-            fresh += [notice for notice in notices if mark(notice) not in told]
+            fresh += [notice for notice in notices if not sent.knows(notice.key)]
         update, outcome = issue(check, plan, world, revision.number if revision else 0, now)
         tally[outcome] += 1
         if update is not None:
             updates.append(update)
         if len(updates) + len(fresh) >= BATCH:
-            tally["notices"] += send(updates, fresh, world, now)
-    tally["notices"] += send(updates, fresh, world, now)
+            tally["notices"] += send(updates, fresh, sent, world, now)
+    tally["notices"] += send(updates, fresh, sent, world, now)
+    if not check.dry_run:
+        sent.forget()
     tally["unreachable"] += len(fleets.unreachable)
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"
 
 
-def send(updates: list[VersionUpdate], fresh: list[Due], world: World, now: datetime) -> int:
+def send(updates: list[VersionUpdate], fresh: list[Due], sent: Sent, world: World, now: datetime) -> int:
     """Publish what is collected, and begin anew. How many notices: each is told once, marked when it is confirmed."""
     count = len(fresh)
     if updates:
@@ -89,15 +90,10 @@ def send(updates: list[VersionUpdate], fresh: list[Due], world: World, now: date
         ]
         world.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
         for due_notice in fresh:
-            world.store.create(SENT + mark(due_notice), due_notice.key.encode())
+            sent.add(due_notice.key)
     updates.clear()
     fresh.clear()
     return count
-
-
-def mark(notice: Due) -> str:
-    """The name under which the store remembers that a notice is out; short, whatever the clusters are called."""
-    return hashlib.sha256(notice.key.encode()).hexdigest()[:40]
 
 
 def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:

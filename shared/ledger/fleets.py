@@ -1,12 +1,15 @@
 """All fleets of a revision as one: its Shoot documents, and the live ones that its Cluster documents name.
 
-fleet/<namespace>/<name>/<n>.json   what was changed since the Shoot document was written (clusters that live in documents)
+fleet/<namespace>/<name>/<n>.json   the n-th change of a cluster that lives in documents, and those before it that count from its Shoot on
+
+The last one tells all, so that the ones before go: the KEPT last stay. A writer who was so slow that its number is free again finds the
+later ones, and takes its own back.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -16,11 +19,15 @@ from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.profiles import Gardener, gardener
-from shared.ledger.records import RecordUnreadable, read_as
+from shared.ledger.records import RecordUnreadable, numbered, read_as
 from shared.ports import ClusterError, Fleet, ObjectStore, Refused, Stale
 
 if TYPE_CHECKING:
     from shared.domain.documents.kinds import ClusterSpec
+
+
+KEPT = 8
+"""Changes of a cluster that stay. So many that no writer is overtaken by as many others between its reading and its writing."""
 
 
 class DocumentFleet:
@@ -55,26 +62,73 @@ class DocumentFleet:
             return False
         if current != step.current:
             raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
-        taken = len(self._store.keys(f"fleet/{_folder(name)}/"))
-        body = json.dumps({"component": step.component, "subject": step.subject, "from": step.current, "to": step.to}).encode()
-        if not dry_run and not self._store.create(f"fleet/{_folder(name)}/{taken + 1:06}.json", body):
-            raise Stale(f"{name} is being changed by somebody else")
+        if not dry_run:
+            self._record(name, step)
         return True
 
+    def _record(self, name: str, step: VersionStep) -> None:
+        """Write the next change. Raises Stale where another was first."""
+        last, steps = self._changes(name)
+        _, counting = _moved(self._shoots[name], steps)
+        body = json.dumps(_json(step) | {"before": [_json(each) for each in counting]}).encode()
+        mine = _change(name, last + 1)
+        if not self._store.create(mine, body):
+            raise Stale(f"{name} is being changed by somebody else")
+        there = self._numbers(name)
+        if max(there, default=0) > last + KEPT:
+            self._store.delete(mine)
+            raise Stale(f"{name} was changed by others meanwhile")
+        for number, key in there.items():
+            if number <= last + 1 - KEPT:
+                self._store.delete(key)
+
     def _now(self, cluster: FleetCluster) -> FleetCluster:
-        for key in self._store.keys(f"fleet/{_folder(cluster.id)}/"):
-            body = self._store.get(key)
+        return _moved(cluster, self._changes(cluster.id)[1])[0]
+
+    def _numbers(self, name: str) -> dict[int, str]:
+        return numbered(self._store.keys(f"fleet/{_folder(name)}/"))
+
+    def _changes(self, name: str) -> tuple[int, list[VersionStep]]:
+        """The number of the last change, and all that count, in order: the last one tells, where no earlier release wrote it."""
+        keys = self._numbers(name)
+        steps: list[VersionStep] = []
+        for number in sorted(keys, reverse=True):
+            body = self._store.get(keys[number])
             if body is None:
                 continue
-            step = read_as(key, body, _step)
-            if step.version_in(cluster) == step.current:
-                cluster = cluster.with_versions({(step.component, step.subject): step.to})
-        return cluster
+            step, before = read_as(keys[number], body, _steps)
+            steps = [*(before or ()), step, *steps]
+            if before is not None:
+                break
+        return max(keys, default=0), steps
 
 
-def _step(body: bytes) -> VersionStep:
+def _moved(cluster: FleetCluster, steps: Iterable[VersionStep]) -> tuple[FleetCluster, list[VersionStep]]:
+    """The cluster after these steps, and those of them that count: each starts from what the cluster runs by then."""
+    counting = []
+    for step in steps:
+        if step.version_in(cluster) == step.current:
+            cluster = cluster.with_versions({(step.component, step.subject): step.to})
+            counting.append(step)
+    return cluster, counting
+
+
+def _steps(body: bytes) -> tuple[VersionStep, list[VersionStep] | None]:
+    """A change, and those before it; None where it does not tell of them."""
     change = json.loads(body)
+    return _step(change), [_step(each) for each in change["before"]] if "before" in change else None
+
+
+def _step(change: Mapping[str, object]) -> VersionStep:
     return VersionStep(*(str(change[name]) for name in ("component", "subject", "from", "to")))
+
+
+def _json(step: VersionStep) -> dict[str, object]:
+    return {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to}
+
+
+def _change(name: str, number: int) -> str:
+    return f"fleet/{_folder(name)}/{number:06}.json"
 
 
 def _folder(name: str) -> str:

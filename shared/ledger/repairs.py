@@ -1,12 +1,14 @@
 """How often events may repair one node: labels that others keep changing must not become an endless exchange of writes.
 
 drift/<cluster>/<node>/<window>/<what>/<k>.json   the k-th such repair in this window; it names the event that it was for
+told/<cluster>/<node>/<revision or window>.json   a conflict of which a notice is out
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime
 
 from shared.domain.labels.planning import Write
@@ -15,6 +17,8 @@ from shared.ports import ObjectStore
 REPAIRS = 3
 """Repairs of one kind on one node in one window. After them the node waits for the next window or for the sweep."""
 WINDOW_SECONDS = 600
+FIRST_WINDOW = 1_000_000
+"""Windows have higher numbers (they count from 1970), revisions have six digits."""
 
 
 class Repairs:
@@ -54,3 +58,20 @@ class Repairs:
             name = key.removeprefix(f"{self._folder}/").partition("/")[0]
             if name.isdigit() and int(name) < window:
                 self._store.delete(key)
+
+
+def forget(store: ObjectStore, newest: int, now: datetime) -> None:
+    """Remove the repairs of windows that are over, and the marks of notices of such windows and of revisions before the newest."""
+    window = int(now.timestamp()) // WINDOW_SECONDS - 1
+    for key in store.keys("drift/"):
+        if _number(key.split("/")[3:4], window) < window:
+            store.delete(key)
+    for key in store.keys("told/"):
+        number = _number(key.removesuffix(".json").split("/")[3:4], window)
+        if number < (window if number > FIRST_WINDOW else newest):
+            store.delete(key)
+
+
+def _number(parts: Sequence[str], otherwise: int) -> int:
+    """The number that stands here; what is none is not ours."""
+    return int(parts[0]) if parts and parts[0].isascii() and parts[0].isdigit() else otherwise

@@ -7,6 +7,7 @@ revisions/<n>/<ulid>/gardener.json          its Gardener documents, validated
 revisions/<n>/<ulid>/nodes/<k>.json         resolved nodes, NODES_PER_SHARD of them, in order of their names
 revisions/<n>/revision.json                 the commit: it names the <ulid> whose objects count
 tags/<tag>/<n>.json                         `site-action-success`, `site-action-failure`, anything a person sets
+staged-cleared/<n>                          what was staged and passed over up to revision n is removed
 heads/<n>                                   a hint that revision n is committed: where to begin to look for the newest
 
 Of these only hints go, and what was staged and is in no revision, so that a listing shows all that was there when it began. Numbers have no
@@ -52,6 +53,7 @@ TAG = COLLECTION
 """What a tag looks like: it is a step of a path too."""
 DEFAULT_COLLECTION = "default"
 HEADS = "heads/"
+CLEARED = "staged-cleared/"
 HEADS_KEPT = 3
 """Hints that stay, so that one that is lost costs nothing."""
 
@@ -281,6 +283,38 @@ class Revisions:
     def _base(self) -> Committed | None:
         newest = self.newest()
         return self.get(newest).about if newest else None
+
+    def forget_staged(self, before: datetime, most: int) -> None:
+        """Remove what was staged, replaced in its buffer, and so taken by no revision: up to the revisions from before this moment, `most`
+        of them at a time. What a revision names stays, and what is staged after it.
+        """
+        marks = self._store.keys(CLEARED)
+        done = cleared = max(numbered(marks), default=0)
+        previous = self._about(done)
+        for number in range(done + 1, min(done + most, self.newest()) + 1):
+            about = self._about(number)
+            if about and about.at >= before:
+                break
+            if about and about.seen:  # what an earlier release staged and passed over stays
+                before_it = dict.fromkeys(about.seen, "") if number == 1 else previous.seen if previous else {}
+                self._remove_passed_over(before_it, about.seen)
+            previous, cleared = about, number
+        if cleared > done:
+            self._store.create(f"{CLEARED}{cleared:06}", b"")
+            for key in marks:
+                self._store.delete(key)
+
+    def _about(self, number: int) -> Committed | None:
+        try:
+            return read_record(self._store, revision_key(number), Committed)
+        except RecordUnreadable:
+            return None
+
+    def _remove_passed_over(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        for collection in before.keys() & after.keys():
+            first, last = (min(numbered([taken]), default=0) for taken in (before[collection], after[collection]))
+            for number in range(first + 1, last):
+                self._store.delete(f"staged/{collection}/{number:06}.json")
 
     # committing
 

@@ -55,12 +55,13 @@ PATTERNS = {
     "gardener": r"revisions/\d{6}/ID/gardener\.json",
     "shard": r"revisions/\d{6}/ID/nodes/\d{5}\.json",
     "head": r"heads/\d{6}",
+    "cleared": r"staged-cleared/\d{6}",
     "staged": r"staged/[^/]+/\d{6}\.json",
     "tag": r"tags/[^/]+/\d{6}\.json",
     "drift": r"drift/[^/]+/[^/]+/\d+/[^/]+/\d\.json",
     "told": r"told/.+\.json",
     "fleet": r"fleet/[^/]+/[^/]+/\d{6}\.json",
-    "version notice": r"notices/versions/[0-9a-f]{40}",
+    "version notice": r"notices/versions/\d{4}-\d\d/[0-9a-f]{40}",
     "node": r"clusters/[^/]+/nodes/[^/]+/\d{10}\.json",
     "seal": r"clusters/[^/]+/sealed/[^/]+/\d{10}",
     "seed": r"clusters/[^/]+/seed\.json",
@@ -93,7 +94,7 @@ def written() -> dict[str, bytes]:
     """Every object of a site in the middle of its life: one action ended, one paused in its middle, one stopped, one planned only."""
     telemetry.write_to(None)
     fleet = FrontDoor()
-    fleet.now = datetime.fromisoformat("2026-10-01T00:00:00Z")
+    fleet.now = datetime.fromisoformat("2026-08-01T00:00:00Z")
     fleet.commits(
         a_policy("p", {"names": list(NODES)}, {"rack": "r1"}),
         cloud_profile(),
@@ -213,6 +214,7 @@ TABLE = (
     Row("gardener"),
     Row("shard", torn={FRESH: SAYS_FAILURE}, missing={FRESH: SAYS_FAILURE}),
     Row("head"),
+    Row("cleared"),
     Row("staged"),
     Row("tag"),
     Row("drift"),
