@@ -57,6 +57,9 @@ MINUTES ?= 10
 soak: $(LOCKED) ## The real transport with faults, kills and clock steps for MINUTES=10 (SEED=… to draw the same), then checked
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+mutants: $(LOCKED) ## Plant every bug of tests/mutants/planted.yaml, one after the other; each must be caught
+	@$(BIN)/python -m tests.mutants $(ONLY)
+
 BENCHES = relabel kube_clients chain events cold_start design versions migrate pods
 bench: $(LOCKED) kube $(BENCHES:%=bench-%) ## Every benchmark, as ratios measured side by side in one run (a quiet machine helps)
 
@@ -84,4 +87,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults soak check docs kube browser bench archive plan deploy destroy lock clean
+.PHONY: help install demo serve serve-real test faults mutants soak check docs kube browser bench archive plan deploy destroy lock clean

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from functions.result_rollup.main import SOURCE, bury
+from functions.result_rollup.main import SOURCE, bury, sweep
 from shared import telemetry
 from shared.domain import actions
-from shared.domain.actions import Plan
+from shared.domain.actions import ActionOutcome, Plan
 from shared.ledger.actions import WrongState
 from shared.messages import (
     ComponentUpdate,
@@ -20,14 +21,15 @@ from shared.messages import (
     Delivery,
     NodeApply,
     NodeTask,
+    Notice,
     Outcome,
     Outgoing,
     PartResult,
     RelabelRequest,
     VersionUpdate,
 )
-from shared.ports import Refused
-from shared.work.control import control
+from shared.ports import BusError, Refused, StoreError
+from shared.work.control import control, parked
 from shared.work.intake import accept
 from tests.stories.fleet import START, Fleet, a_policy
 
@@ -145,6 +147,81 @@ def test_the_first_result_of_a_part_stands(fleet: Fleet, monkeypatch: pytest.Mon
     control(action, "unpause", "an operator", fleet.world, fleet.now)
     fleet.cloud.drain()
     assert fleet.outcome(action) == {"n000": "changed", "n001": "changed"}
+
+
+def test_a_result_that_comes_after_the_end_is_not_announced_again(fleet: Fleet) -> None:
+    a_site_of(fleet, 1)
+    action = fleet.relabels()
+    again = PartResult(action=action, part=1, revision=1, outcomes=[Outcome(subject="n000", outcome="changed")])
+    fleet.cloud.publish(PartResult.TOPIC, [again.outgoing()])
+    fleet.cloud.drain()
+    assert len(fleet.notices("action.finished")) == 1
+
+
+def test_an_end_that_the_bus_did_not_take_is_announced_with_the_next_delivery(fleet: Fleet) -> None:
+    a_site_of(fleet, 1)
+    publish, lost = fleet.world.bus.publish, list[str]()
+
+    def lose_the_first_notice(topic: str, messages: Sequence[Outgoing]) -> None:
+        if topic == Notice.TOPIC and not lost:
+            lost.append(topic)
+            raise BusError("the bus is away")
+        publish(topic, messages)
+
+    fleet.world.bus.publish = lose_the_first_notice  # type: ignore[method-assign]
+    fleet.relabels()
+    assert lost
+    assert len(fleet.notices("action.finished")) == 1
+
+
+def test_an_action_that_can_not_be_ended_keeps_no_other_from_ending(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_site_of(fleet, 1)
+    later = "01BX5ZZKBKACTAV9WEVGEMMVRZ"
+    for action in (NOBODYS, later):
+        accept(RelabelRequest(name="update_site"), action, fleet.world, fleet.now)
+    expire = fleet.world.actions.expire
+
+    def fails_for_the_first(action: str, now: datetime) -> ActionOutcome | None:
+        if action == NOBODYS:
+            raise StoreError("this object's disk is broken")
+        return expire(action, now)
+
+    monkeypatch.setattr(fleet.world.actions, "expire", fails_for_the_first)
+    with pytest.raises(StoreError, match="disk"):
+        sweep(fleet.world, fleet.now + timedelta(hours=2))
+    assert fleet.ended(later).result == "expired"
+    assert fleet.world.actions.open() == [NOBODYS]
+
+
+def test_a_part_whose_result_can_not_be_read_has_failed_with_that_cause(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "PART_SIZE", 1)
+    a_site_of(fleet, 2)
+    action = fleet.sends(name="update_site")
+    when_planned(fleet, action, "pause")
+    fleet.cloud.drain()
+    (torn,) = fleet.world.store.keys(f"actions/{action}/parts/")
+    fleet.world.store.delete(torn)
+    fleet.world.store.create(torn, b'{"version": 1, "outco')
+    control(action, "unpause", "an operator", fleet.world, fleet.now)
+    fleet.cloud.drain()
+    assert {told.subject: (told.outcome, told.reason) for told in fleet.ended(action).outcomes} == {
+        "n000": ("failed", "RecordUnreadable"),
+        "n001": ("changed", ""),
+    }
+
+
+def test_a_part_that_is_parked_in_the_moment_of_the_unpause_is_not_left_behind(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_site_of(fleet, 1)
+    accept(RelabelRequest(name="update_site"), NOBODYS, fleet.world, fleet.now)
+    control(NOBODYS, "pause", "an operator", fleet.world, fleet.now)
+    park = fleet.world.actions.park
+
+    def unpaused_before(action: str, part: int, message: bytes) -> None:
+        control(action, "unpause", "an operator", fleet.world, fleet.now)
+        park(action, part, message)
+
+    monkeypatch.setattr(fleet.world.actions, "park", unpaused_before)
+    assert not parked(NodeApply(action=NOBODYS, part=1, revision=1, nodes=[]), fleet.world)
 
 
 def test_of_two_plans_of_one_action_the_first_stands(fleet: Fleet) -> None:

@@ -307,6 +307,7 @@ def test_what_the_provider_is_too_busy_for_is_taken_up_by_the_next_check_of_the_
     site.commits(cloud_profile(), shoot())
     site.checks(EVENING)
     assert site.versions() == ["1.28.1", "1.27.3", "1.0.0"]
+    assert site.actions() == [{"controlPlane/kubernetes": "changed", "worker/a/kubernetes": "skipped"}]
     fleet.refusals.clear()
     site.checks(EVENING.replace(minute=20))
     assert site.versions() == ["1.28.1", "1.28.1", "1.0.0"]
