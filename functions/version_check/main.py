@@ -111,9 +111,9 @@ def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, n
         if known is None:
             return accept(check, plan, steps, action, world, revision, now), "to update"
         outcome = world.actions.outcome(action)
-        if outcome is None:  # running, or its message was lost after it was recorded: the same message again does no harm
+        if outcome is None:  # running, or lost after it was recorded, with its plan or before: the same once more does no harm
             try:
-                return message(check, plan, again(steps, world.actions.plan(action)), action), "being updated"
+                return accept(check, plan, steps, action, world, revision, now), "being updated"
             except RecordUnreadable:
                 return None, "unreadable, until the next sweep ends it"
         if outcome.reason == UNREADABLE:  # what it did is unknown; each step is checked against what the cluster runs
@@ -147,16 +147,16 @@ def in_order(pending: list[Decision]) -> list[VersionStep]:
     return sorted(steps, key=lambda step: step.rank)
 
 
-def again(steps: list[VersionStep], plan: Plan | None) -> list[VersionStep]:
+def again(steps: list[VersionStep], plan: Plan) -> list[VersionStep]:
     """Those steps that the action's plan names."""
-    planned = {key for part in plan.parts for key in part} if plan else set()
+    planned = {key for part in plan.parts for key in part}
     return [step for step in steps if step.key in planned]
 
 
 def accept(
     check: VersionCheck, plan: ClusterPlan, steps: list[VersionStep], action: str, world: World, revision: int, now: datetime
 ) -> VersionUpdate:
-    """Record the action and its plan, then make its message."""
+    """Record the action and its plan, then make its message. What an earlier delivery recorded stands."""
     request = ActionRequest(
         id=action,
         name=UPDATE_VERSIONS,
@@ -168,8 +168,8 @@ def accept(
         parameters={"force_window": check.force_window},
     )
     world.actions.accept(request)
-    world.actions.settle_plan(action, Plan(revision=revision, planned_at=now, parts=[[step.key for step in steps]]))
-    return message(check, plan, steps, action)
+    settled = world.actions.settle_plan(action, Plan(revision=revision, planned_at=now, parts=[[step.key for step in steps]]))
+    return message(check, plan, again(steps, settled), action)
 
 
 def message(check: VersionCheck, plan: ClusterPlan, steps: list[VersionStep], action: str) -> VersionUpdate:

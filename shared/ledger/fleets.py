@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from shared.domain.documents.kinds import ClusterSpec
 
 
+REREADS = 3
+"""Tries at a cluster that others change at the same time."""
 KEPT = 8
 """Changes of a cluster that stay. So many that no writer is overtaken by as many others between its reading and its writing."""
 
@@ -54,33 +56,35 @@ class DocumentFleet:
         return [], []
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
-        cluster = self.cluster(name)
-        current = None if cluster is None else step.version_in(cluster)
-        if current is None:
-            raise Refused("NotFound", f"{name} has no {step.key}")
-        if current == step.to:
-            return False
-        if current != step.current:
-            raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
-        if not dry_run:
-            self._record(name, step)
-        return True
+        for _ in range(REREADS):
+            last, steps = self._changes(name)
+            shoot = self._shoots.get(name)
+            cluster, counting = _moved(shoot, steps) if shoot else (None, [])
+            current = step.version_in(cluster) if cluster else None
+            if current is None:
+                raise Refused("NotFound", f"{name} has no {step.key}")
+            if current == step.to:
+                return False
+            if current != step.current:
+                raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
+            if dry_run or self._recorded(name, step, last, counting):
+                return True
+        raise Stale(f"{name} is being changed by somebody else")
 
-    def _record(self, name: str, step: VersionStep) -> None:
-        """Write the next change. Raises Stale where another was first."""
-        last, steps = self._changes(name)
-        _, counting = _moved(self._shoots[name], steps)
+    def _recorded(self, name: str, step: VersionStep, last: int, counting: list[VersionStep]) -> bool:
+        """Write the change that follows number `last`, on which it was decided. False where another was first."""
         body = json.dumps(_json(step) | {"before": [_json(each) for each in counting]}).encode()
         mine = _change(name, last + 1)
         if not self._store.create(mine, body):
-            raise Stale(f"{name} is being changed by somebody else")
+            return False
         there = self._numbers(name)
         if max(there, default=0) > last + KEPT:
             self._store.delete(mine)
-            raise Stale(f"{name} was changed by others meanwhile")
+            return False
         for number, key in there.items():
             if number <= last + 1 - KEPT:
                 self._store.delete(key)
+        return True
 
     def _now(self, cluster: FleetCluster) -> FleetCluster:
         return _moved(cluster, self._changes(cluster.id)[1])[0]

@@ -20,7 +20,11 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
     """Do what the verb says. Parked parts go back on the bus when the action goes on, and when it is stopped: there they
     are reported as stopped. Raises UnknownAction and WrongState.
     """
-    world.actions.control(action, verb, by, now)
+    try:
+        world.actions.control(action, verb, by, now)
+    except WrongState:
+        if verb != "unpause" or not _left_parked(action, world):
+            raise
     if verb == "pause":
         return
     going_on: dict[str, list[Outgoing]] = {}
@@ -31,6 +35,11 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
         going_on = {PartResult.TOPIC: [PartResult(action=action).outgoing()]}
     for topic, messages in going_on.items():
         world.bus.publish(topic, messages)
+
+
+def _left_parked(action: str, world: World) -> bool:
+    """Whether it goes on already, and parts of it wait all the same: whoever unpaused it did not get to send them."""
+    return world.actions.lifecycle(action) == "Processing" and bool(world.actions.parked(action))
 
 
 def _parked_message(action: str, key: str, body: bytes, world: World) -> NodeApply | VersionUpdate | PartResult:

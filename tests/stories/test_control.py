@@ -13,7 +13,8 @@ from shared.adapters.store import open_store
 from shared.domain.actions import ActionRequest
 from shared.ledger.actions import Actions, WrongState
 from shared.ports import ObjectStore
-from tests.stories.fleet import START
+from shared.work.control import control
+from tests.stories.fleet import START, Fleet
 
 ACTION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -69,3 +70,24 @@ def test_who_acts_on_an_older_state_than_somebody_else_left_is_refused(store: Ob
         slow.control(ACTION, turns[len(before)], "eve", START)
     assert [(each.verb, each.by) for each in others.commands(ACTION)] == [(verb, "adam") for verb in turns]
     assert others.paused(ACTION) == (turns[-1] == "pause")
+
+
+def test_an_unpause_that_died_before_its_parts_were_sent_may_be_said_again() -> None:
+    fleet = Fleet()
+    fleet.declares({"n1": {"rack": "r1"}})
+    fleet.has_nodes(n1={})
+    action = fleet.sends(name="update_site")
+    fleet.cluster.before = lambda call, _: (
+        control(action, "pause", "an operator", fleet.world, fleet.now)
+        if call == "nodes" and fleet.world.actions.lifecycle(action) == "Pending"
+        else None
+    )
+    fleet.cloud.drain()
+    assert fleet.world.actions.lifecycle(action) == "Paused"
+
+    fleet.world.actions.control(action, "unpause", "an operator", fleet.now)  # and whoever gave it is gone
+    control(action, "unpause", "an operator", fleet.world, fleet.now)
+    fleet.cloud.drain()
+    assert fleet.ended(action).result == "success"
+    with pytest.raises(WrongState):
+        control(action, "unpause", "an operator", fleet.world, fleet.now)

@@ -428,3 +428,33 @@ def test_a_paused_update_waits_and_goes_on_when_it_is_unpaused(site: Site) -> No
     site.cloud.drain()
     assert site.versions()[0] == "1.28.1"
     assert site.world.actions.lifecycle(update.action) == "Complete"
+
+
+def test_an_update_whose_check_died_before_its_plan_was_kept_is_taken_up_by_the_next_check(site: Site) -> None:
+    site.commits(cloud_profile(), shoot())
+    lost = the_update(site)
+    site.world.store.delete(f"actions/{lost.action}/plan.json")
+    del site.world.bus.publish
+    site.checks(EVENING)
+    assert site.versions() == ["1.28.1", "1.28.1", "1.0.0"]
+    assert site.actions() == [{"controlPlane/kubernetes": "changed", "worker/a/kubernetes": "changed"}]
+
+
+def test_two_deliveries_at_one_moment_apply_a_step_once(site: Site) -> None:
+    site.commits(cloud_profile(), shoot(pools=()))
+    documented = {"garden/s": site.live()}
+    step = VersionStep("controlPlane", "kubernetes", "1.27.3", "1.28.1")
+    store = site.world.store
+
+    class Overtaken:
+        """A store in which somebody else applies the step between the reading and the writing of it."""
+
+        def create(self, key: str, body: bytes) -> bool:
+            DocumentFleet(store, documented).apply("garden/s", step)
+            return store.create(key, body)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    assert DocumentFleet(Overtaken(), documented).apply("garden/s", step) is False
+    assert len(store.keys("fleet/")) == 1

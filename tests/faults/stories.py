@@ -1,0 +1,555 @@
+"""What the matrix of faults runs: one story for each thing that Hullmark does, and what must be true when it has ended.
+
+`right` holds where whatever went wrong was over in time: the end is the one without faults. `safe` holds of every run, however broken
+the world was: nothing hangs, nothing is told in two ways, nothing is done twice or undone.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import yaml
+
+from shared.adapters.simulated import Simulated
+from shared.domain.documents.reading import Document
+from shared.domain.versions.profiles import gardener
+from shared.messages import NodeChanged, Notice, Outgoing, RelabelRequest, VersionCheck
+from shared.ports import ObjectStore
+from shared.world import Settings
+from tests.faults.harness import ACTION, BEGIN, WRITES, Answer, Finding, Site
+from tests.faults.site import FOREIGN, LABELS_1, OUTCOMES_1, REVISION_2, a_site, policy
+from tests.pods.reviews import ZONE, a_binding, a_review, patched
+from tests.versions.test_functions import EVENING, cloud_profile, shoot
+
+Check = Callable[[Site, Finding], None]
+MOVED = {"ex.io/rack": "moved"}
+
+
+@dataclass(frozen=True)
+class Story:
+    """Something that people, machines or the clock ask for, from a site as it stands before to what must have come of it."""
+
+    name: str
+    prepare: Callable[[Site], object]
+    run: Callable[[Site], object]
+    right: Check
+    safe: Check
+    twin: Callable[[Site], None] = Site.again
+    """What another process does at the same time: by default the same delivery once more."""
+    settings: Mapping[str, str] = field(default_factory=lambda: {"cluster": "simulated:nowhere"})
+    begin: datetime = BEGIN
+    repeats: bool = True
+    """Whether every run makes the same calls in the same order, so that two of them can be run into each other call by call."""
+
+    def site(self, **how: Any) -> Site:
+        """The site as it stands before the story begins."""
+        kept = _prepared(self.name)
+        site = self._empty(**how)
+        site.elapsed = kept.elapsed
+        site.notices.extend(kept.notices)
+        site.provided = kept.provided
+        for store, objects in zip(_stores(site), kept.objects, strict=True):
+            for key, body in objects.items():
+                store.create(key, body)
+        return site
+
+    def _empty(self, **how: Any) -> Site:
+        site = Site(settings=Settings(store="memory:", **self.settings), **how)
+        site.begin = self.begin
+        site.others = {name: Simulated(site.machines, name, version="v1.35.4") for name in ("east", "west")}
+        return site
+
+    def undisturbed(self, **how: Any) -> Site:
+        """The story without any fault."""
+        site = self.site(**how)
+        self.run(site)
+        return site
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A site that was prepared, to copy."""
+
+    elapsed: float
+    notices: list[Notice]
+    provided: dict[str, Any]
+    objects: list[dict[str, bytes]]
+
+
+@functools.cache
+def _prepared(name: str) -> _Kept:
+    story = STORIES[name]
+    site = story._empty()
+    story.prepare(site)
+    objects = [{key: store.get(key) or b"" for key in store.keys("")} for store in _stores(site)]
+    return _Kept(site.elapsed, list(site.notices), site.provided, objects)
+
+
+def _stores(site: Site) -> tuple[ObjectStore, ...]:
+    return site.truth, site.machines, site.provider
+
+
+def labels_are(found: Finding, site: Site, *allowed: Mapping[str, Mapping[str, str]], cluster: Simulated | None = None) -> None:
+    """Every node has the labels that one of these says."""
+    for node in (cluster or site.nodes).nodes():
+        wanted = [each[node.name] for each in allowed]
+        found.expect(dict(node.labels) in wanted, f"{node.name} has {dict(node.labels)}, not {wanted}")
+
+
+def labels_before(story: str) -> dict[str, dict[str, str]]:
+    """Every node's labels before a story begins."""
+    return STORIES[story].site().labels()
+
+
+def everything_ended(site: Site, found: Finding) -> None:
+    """Every action that was accepted has ended and was told once, at the latest after its deadline; nothing is on its way any more."""
+    site.ended_once(found, *accepted(site), in_time=False)
+
+
+def accepted(site: Site) -> list[str]:
+    """The ids of the actions that were accepted; a process may have died over one before it was."""
+    ledger = site.untouched.actions
+    return [action for action in ledger.ids() if ledger.shown(action)]
+
+
+def told_before_marked(site: Site, found: Finding) -> None:
+    """Nothing is marked as told that was never told."""
+    told = {notice.id for notice in site.notices}
+    marked = {(site.truth.get(key) or b"").decode() for key in site.truth.keys("notices/versions/")}
+    marked |= {f"conflict.detected/{key.removeprefix('told/').removesuffix('.json')}" for key in site.truth.keys("told/")}
+    found.expect(marked <= told, f"marked as told, and never told: {sorted(marked - told)}")
+
+
+# --- a relabel of everything
+
+
+def relabel(site: Site) -> None:
+    """Somebody asks for every node."""
+    site.ask()
+    site.drain()
+
+
+def relabelled(site: Site, found: Finding) -> None:
+    """Every node carries its labels, and the action says what became of each."""
+    site.ended_once(found, ACTION)
+    labels_are(found, site, LABELS_1)
+    outcome = site.untouched.actions.outcome(ACTION)
+    if outcome:
+        told = {one.subject: one.outcome for one in outcome.outcomes} | dict.fromkeys(outcome.unchanged, "unchanged")
+        found.expect(told == OUTCOMES_1, f"told {told}")
+        found.expect(outcome.counts == {"changed": 5, "missing": 1, "unchanged": 1}, f"counted {outcome.counts}")
+        found.expect(outcome.result == "partial_success", f"ended {outcome.result}")
+        tags = site.untouched.revisions.tags(1)
+        found.expect(tags == ["committed", "site-action-failure"], f"tags {tags}")
+
+
+def relabelled_in_part(site: Site, found: Finding) -> None:
+    """Whatever ended is told of every node once; a node is as it was, as it should be, or between the two writes of `prune: all`."""
+    everything_ended(site, found)
+    halfway = {name: labels | FOREIGN for name, labels in LABELS_1.items()}
+    labels_are(found, site, LABELS_1, labels_before("relabel"), halfway)
+    for action in accepted(site):
+        outcome = site.untouched.actions.outcome(action)
+        subjects = sorted([*(one.subject for one in outcome.outcomes), *outcome.unchanged]) if outcome else []
+        found.expect(len(subjects) == len(set(subjects)), f"told twice of one: {subjects}")
+
+
+# --- a dry run
+
+
+def rehearse(site: Site) -> None:
+    """A dry run of a relabel and of a check of versions."""
+    site.ask(name="update_site", dry_run=True)
+    site.publish(VersionCheck.TOPIC, [VersionCheck(dry_run=True, force_window=True).outgoing()])
+    site.drain()
+
+
+def nothing_written(site: Site, found: Finding) -> None:
+    """No node, no cluster and no tag has changed."""
+    everything_ended(site, found)
+    labels_are(found, site, labels_before("dry run"))
+    found.expect(site.untouched.revisions.tags(1) == ["committed"], f"tags {site.untouched.revisions.tags(1)}")
+    written = [key for key in site.truth.keys("") if key.startswith(("fleet/", "notices/", "tags/", "drift/", "told/"))]
+    found.expect(not written, f"wrote {written}")
+    found.expect(not site.applied, f"applied {site.applied}")
+    found.expect(accepted(site) in ([ACTION], []), f"actions {accepted(site)}")
+
+
+def rehearsed(site: Site, found: Finding) -> None:
+    """The same, and the preview names what would change."""
+    nothing_written(site, found)
+    counts = site.outcome().counts
+    found.expect(counts == {"changed": 5, "missing": 1, "unchanged": 1}, f"counted {counts}")
+
+
+# --- a sweep over several clusters
+
+
+def two_clusters(site: Site) -> None:
+    """One policy for both clusters, each with a node that has drifted."""
+    site.commit(
+        policy("all", "n1", "ex.io/rack: r1")
+        + "".join(
+            f"apiVersion: hullmark.dev/v1\nkind: Cluster\nmetadata: {{name: {name}}}\nspec: {{access: {{inCluster: {{}}}}}}\n---\n"
+            for name in site.others
+        )
+    )
+    for cluster in site.others.values():
+        cluster.create("n1", FOREIGN)
+        cluster.apply("n1", {"ex.io/rack": "r0"}, "hullmark")
+
+
+def sweep_all(site: Site) -> None:
+    """The clock's own message: it names no cluster and no action."""
+    site.publish(RelabelRequest.TOPIC, [Outgoing(b'{"name": "drift_sweep"}')])
+    site.drain()
+
+
+def swept(site: Site, found: Finding) -> None:
+    """Each cluster has had one sweep, and is in sync."""
+    ids = accepted(site)
+    site.ended_once(found, *ids)
+    clusters = sorted(site.untouched.actions.request(action).cluster for action in ids)
+    found.expect(clusters == ["east", "west"], f"swept {clusters}")
+    for cluster in site.others.values():
+        labels_are(found, site, {"n1": FOREIGN | {"ex.io/rack": "r1"}}, cluster=cluster)
+
+
+def swept_in_part(site: Site, found: Finding) -> None:
+    """No cluster was swept twice by one message of the clock."""
+    everything_ended(site, found)
+    requests = [site.untouched.actions.shown(action) for action in accepted(site)]
+    clusters = [each.cluster for each in requests if each and each.cluster != "unknown"]
+    found.expect(len(clusters) == len(set(clusters)), f"swept {clusters}")
+    for cluster in site.others.values():
+        labels_are(found, site, {"n1": FOREIGN | {"ex.io/rack": "r1"}}, {"n1": FOREIGN | {"ex.io/rack": "r0"}}, cluster=cluster)
+
+
+# --- an event
+
+
+def relabel_first(site: Site) -> None:
+    """The site in sync; then somebody takes a label of ours over."""
+    a_site(site)
+    site.ask()
+    site.drain()
+    site.nodes.set_labels("b-new", MOVED, "someone")
+
+
+def tell_of(site: Site) -> None:
+    """The cluster's event about it."""
+    node = site.nodes.node("b-new")
+    assert node
+    event = NodeChanged(name="b-new", kind="changed", uid=node.uid, resource_version=node.resource_version)
+    site.publish(NodeChanged.TOPIC, [event.outgoing()])
+    site.drain()
+
+
+def repaired(site: Site, found: Finding) -> None:
+    """The label is back."""
+    everything_ended(site, found)
+    labels_are(found, site, LABELS_1)
+
+
+def repaired_or_not(site: Site, found: Finding) -> None:
+    """The label is back, or waits for the sweep."""
+    everything_ended(site, found)
+    labels_are(found, site, LABELS_1, labels_before("event"))
+
+
+def fight(site: Site) -> None:
+    """Somebody takes the label back after each of our repairs, until we let go of it."""
+    relabel_first(site)
+    for _ in range(3):
+        tell_of(site)
+        site.nodes.set_labels("b-new", MOVED, "someone")
+
+
+def let_go(site: Site, found: Finding) -> None:
+    """The label is left alone, and people know why."""
+    let_go_quietly(site, found)
+    labels_are(found, site, labels_before("fight"))
+    told = {notice.id for notice in site.notices if notice.type == "dev.hullmark.conflict.detected.v1"}
+    found.expect(len(told) == 1, f"told {sorted(told)}")
+
+
+def let_go_quietly(site: Site, found: Finding) -> None:
+    """Nobody was marked as told who was not; a clock that is in the next window repairs once more."""
+    everything_ended(site, found)
+    told_before_marked(site, found)
+    labels_are(found, site, labels_before("fight"), LABELS_1)
+
+
+# --- versions
+
+TARGET = ["1.28.1", "1.28.1", "1.0.0"]
+FROM = ["1.27.3", "1.27.3", "1.0.0"]
+
+
+def two_fleets(site: Site) -> None:
+    """A cluster that lives in a document, and one that a provider has; both run what has expired."""
+    garden = {
+        "apiVersion": "hullmark.dev/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "garden"},
+        "spec": {"provider": "gardener", "access": {"inCluster": {}}},
+    }
+    site.begin = EVENING - timedelta(days=60)  # when all versions were good
+    site.commit(yaml.safe_dump_all([cloud_profile(), shoot("documented"), garden]))
+    site.begin = EVENING
+    live = shoot("provided")
+    site.provided = gardener([Document("live.yaml", 0, 1, "Shoot", "provided", live)]).clusters
+
+
+def check_all_evening(site: Site) -> None:
+    """The clock's checks, every ten minutes while the window is open, and one when it is shut."""
+    for later in (0, 600, 600, 3600):
+        site.elapsed = later + max(0.0, site.elapsed)
+        site.publish(VersionCheck.TOPIC, [VersionCheck().outgoing()])
+        site.drain()
+
+
+def versions_of(site: Site) -> dict[str, list[str | None]]:
+    """What each cluster runs."""
+    world = site.untouched
+    fleets = world.fleets(world.revisions.get(world.revisions.newest()))
+    clusters = {name: fleets.find(name) for name in ("garden/documented", "garden/provided")}
+    found = {name: each[1] for name, each in clusters.items() if each}
+    return {
+        name: [cluster.kubernetes, *(version for pool in cluster.pools for version in (pool.kubernetes, pool.image_version))]
+        for name, cluster in found.items()
+    }
+
+
+def updated(site: Site, found: Finding) -> None:
+    """Both clusters run what they must, by one action each."""
+    updated_in_part(site, found)
+    for name, versions in versions_of(site).items():
+        found.expect(versions == TARGET, f"{name} runs {versions}")
+
+
+def change_in(body: bytes) -> tuple[str, str]:
+    """Which step a change in the store tells of; torn ones are all different."""
+    try:
+        change = json.loads(body)
+    except ValueError:
+        return "torn", str(id(body))
+    return f"{change['component']}/{change['subject']}", change["to"]
+
+
+def updated_in_part(site: Site, found: Finding) -> None:
+    """No step was taken twice, none outside the window; each cluster runs what it ran or what it should."""
+    site._skew = lambda step, delivery: 0.0
+    everything_ended(site, found)
+    told_before_marked(site, found)
+    steps = [(name, step.key, step.to) for _, name, step in site.applied]
+    bodies = [(key.rpartition("/")[0], site.truth.get(key) or b"") for key in site.truth.keys("fleet/")]
+    steps += [(folder, *change_in(body)) for folder, body in bodies]
+    found.expect(len(steps) == len(set(steps)), f"applied {steps}")
+    times = [at for at, _, _ in site.applied] + [at for at, key in site.written if key.startswith("fleet/")]
+    shut = [at for at in times if at.hour != 22]
+    found.expect(not shut, f"applied outside the window: {shut}")
+    for name, versions in versions_of(site).items():
+        mixed = all(each in (before, after) for each, before, after in zip(versions, FROM, TARGET, strict=True))
+        found.expect(mixed, f"{name} runs {versions}")
+
+
+# --- documents over HTTP
+
+SITE_2 = REVISION_2
+OTHER = policy("other", "z-other", "ex.io/rack: r9")
+
+
+def commits_over_http(site: Site, collection: str, documents: str, who: str) -> None:
+    """One person stages and commits."""
+    site.client("POST", f"/v1.0/configdocs/{collection}", who, data=documents, content_type="application/x-yaml")
+    site.client("POST", "/v1.0/commitconfigdocs", who)
+
+
+def commit_site(site: Site) -> None:
+    """Somebody commits the site."""
+    commits_over_http(site, "site", SITE_2, "the one")
+
+
+def commit_other(site: Site) -> None:
+    """Somebody else commits another collection."""
+    commits_over_http(site, "other", OTHER, "the other")
+
+
+def committed(site: Site, found: Finding) -> None:
+    """Nothing that was staged is lost, and every committer was told the truth."""
+    committed_if_told(site, found)
+    for answer in site.answers:
+        found.expect(answer.status in (200, 201, 409), f"{answer.who}: {answer.path} was answered {answer.status}: {answer.body}")
+    for who, documents in {"the one": SITE_2, "the other": OTHER}.items():
+        if any(answer.who == who for answer in site.answers):
+            found.expect(documents in newest_documents(site), f"the documents of {who} are not in the newest revision")
+
+
+def committed_if_told(site: Site, found: Finding) -> None:
+    """Who was told of a revision finds in it what was staged before; the revisions have no gap."""
+    site._interfere = None
+    revisions = site.untouched.revisions
+    numbers = revisions.numbers()
+    found.expect(numbers == list(range(1, len(numbers) + 1)), f"revisions {numbers}")
+    staged = {"the one": SITE_2, "the other": OTHER}
+    for answer in site.answers:
+        if answer.path != "/v1.0/commitconfigdocs":
+            continue
+        if answer.status == 200:
+            held = documents_of(site, answer.body["revision"])
+            found.expect(staged[answer.who] in held, f"{answer.who} was told of revision {answer.body['revision']}, which lacks its own")
+        elif answer.status == 409:
+            told = f"revision {revisions.newest()}" in json.dumps(answer.body)
+            found.expect(told, f"{answer.who} was not told which revision holds what it staged: {answer.body}")
+
+
+def newest_documents(site: Site) -> list[str]:
+    """The files of the newest revision."""
+    return documents_of(site, site.untouched.revisions.newest())
+
+
+def documents_of(site: Site, number: int) -> list[str]:
+    """The files of a revision."""
+    return [source.data.decode() for source in site.untouched.revisions.sources(number)]
+
+
+# --- actions over HTTP
+
+
+def act_over_http(site: Site) -> None:
+    """One action is paused and goes on, another is stopped; their client repeats what dies or is answered with 5xx."""
+    first = started(site.client("POST", "/v1.0/actions", json={"name": "update_site"}))
+    site.drain(most=1)
+    if first:
+        site.client("POST", f"/v1.0/actions/{first}/control/pause")
+        site.drain()
+        site.client("POST", f"/v1.0/actions/{first}/control/unpause")
+    site.drain()
+    second = started(site.client("POST", "/v1.0/actions", json={"name": "update_labels", "parameters": {"target_nodes": ["a-true"]}}))
+    if second:
+        site.client("POST", f"/v1.0/actions/{second}/control/stop")
+    site.drain()
+
+
+def started(answer: Answer) -> str:
+    """The id of the action that was accepted."""
+    return str(answer.body["id"]) if answer.status == 201 else ""
+
+
+def acted(site: Site, found: Finding) -> None:
+    """What the client was told of has ended as it said; what it was never told of has ended too."""
+    everything_ended(site, found)
+    labels_are(found, site, LABELS_1)
+    for answer in site.answers:
+        found.expect(answer.status in (201, 202, 409), f"{answer.path} was answered {answer.status}: {answer.body}")
+    first, second = [started(answer) for answer in site.answers if answer.path == "/v1.0/actions"]
+    if not (first and second):
+        found.expect(False, "an action was not accepted")
+        return
+    found.expect(site.outcome(first).counts == {"changed": 5, "missing": 1, "unchanged": 1}, f"first: {site.outcome(first)}")
+    found.expect(site.outcome(second).result in ("stopped", "success"), f"second: {site.outcome(second)}")
+
+
+# --- looking, over HTTP
+
+PATHS = (
+    "/v1.0/actions",
+    f"/v1.0/actions/{ACTION}/outcome",
+    "/v1.0/revisions",
+    "/v1.0/configdocs",
+    "/v1.0/tasks",
+    "/health",
+    "/metrics",
+    "/",
+)
+
+
+def look(site: Site) -> None:
+    """Somebody who may only read looks at everything."""
+    for path in PATHS:
+        site.client("GET", path, step="api_reader")
+
+
+def shown(site: Site, found: Finding) -> None:
+    """Everything is shown."""
+    nothing_changed(site, found)
+    for answer in site.answers:
+        found.expect(answer.status == 200, f"{answer.path} was answered {answer.status}: {answer.body}")
+
+
+def nothing_changed(site: Site, found: Finding) -> None:
+    """Looking writes nothing, and is answered whatever happens: with what there is, or with what is wrong."""
+    writes = [call for call in site.calls if call.method in WRITES]
+    found.expect(not writes, f"wrote {writes}")
+    everything_ended(site, found)
+    for answer in site.answers:
+        wrong = answer.status in (404, 503) and answer.body["message"]
+        found.expect(answer.status == 200 or bool(wrong), f"{answer.path} was answered {answer.status}: {answer.body}")
+
+
+# --- bindings of pods
+
+PODS = """
+apiVersion: hullmark.dev/v1
+kind: PodLabelPolicy
+metadata: {name: pods}
+spec: {enabled: true}
+"""
+REVIEW = a_review(a_binding())
+
+
+def a_zone(site: Site) -> None:
+    """A node with topology labels, and a policy that copies them."""
+    site.commit(PODS)
+    site.nodes.create("n1", {ZONE: "z1", "vendor.io/gpu": "a100"})
+
+
+def bind(site: Site) -> None:
+    """The API server asks about one pod after another, until one got all that it should."""
+    for _ in range(50):
+        site.elapsed += 2
+        answer = site.request("pod_binding", "POST", "/?timeout=2s", "the API server", json=REVIEW)
+        site.answers.append(answer)
+        if answer.status == 200 and "patch" in answer.body["response"]:
+            break
+
+
+def bound(site: Site, found: Finding) -> None:
+    """Once the fault is over, pods get their labels."""
+    never_denied(site, found)
+    found.expect("patch" in (site.answers[-1].body or {"response": {}})["response"], f"50 pods later: {site.answers[-1]}")
+
+
+def never_denied(site: Site, found: Finding) -> None:
+    """Every review that was answered at all lets its pod bind, with right labels or a word on why there are none."""
+    for answer in site.answers:
+        found.expect(answer.status in (200, 0), f"answered {answer.status}: {answer.body}")
+        if answer.status == 200:
+            response = answer.body["response"]
+            found.expect(response["allowed"] is True, f"denied: {response}")
+            labels = patched(REVIEW, response)["metadata"].get("labels", {})
+            told = labels == {ZONE: "z1"} or (labels == {} and response.get("warnings"))
+            found.expect(bool(told), f"answered {response}")
+
+
+STORIES = {
+    story.name: story
+    for story in (
+        Story("relabel", a_site, relabel, relabelled, relabelled_in_part),
+        Story("dry run", a_site, rehearse, rehearsed, nothing_written),
+        Story("sweep of two clusters", two_clusters, sweep_all, swept, swept_in_part, settings={"cluster": ""}),
+        Story("event", relabel_first, tell_of, repaired, repaired_or_not),
+        Story("fight", fight, tell_of, let_go, let_go_quietly),
+        Story("versions", two_fleets, check_all_evening, updated, updated_in_part, begin=EVENING),
+        Story("commit", a_site, commit_site, committed, committed_if_told, twin=commit_other),
+        Story("actions over HTTP", a_site, act_over_http, acted, relabelled_in_part),
+        Story("looking", relabel_first, look, shown, nothing_changed),
+        Story("binding", a_zone, bind, bound, never_denied, repeats=False),
+    )
+}
