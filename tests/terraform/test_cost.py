@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from shared.messages import NodeChanged, Outgoing
+from shared.ledger.history import DONE
+from shared.messages import DeadlineCheck, NodeChanged, Outgoing
 from tests.stories.fleet import Fleet, a_policy
 
 WRITES_AND_LISTINGS = ("create", "keys", "folders")
@@ -75,6 +77,21 @@ def test_a_relabel_in_which_nothing_changes_costs_the_same_for_any_number_of_nod
         fleet.has_nodes(**{f"n{more}-{number}": {"zone": "a"} for number in range(more)})
         fleet.relabels()
         assert costs(fleet, store, fleet.relabels) == {"messages": 3, "requests": 2, "A": 10, "B": 9}
+
+
+def test_a_deadline_check_that_finds_nothing_costs_two_listings_and_once_an_hour_a_few_more(
+    counted: tuple[Fleet, Counting],
+) -> None:
+    fleet, store = counted
+    store.create(DONE, b"")
+
+    def check() -> None:
+        fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
+
+    costs(fleet, store, check)
+    assert costs(fleet, store, check) == {"messages": 1, "requests": 1, "A": 2, "B": 1}
+    fleet.now += timedelta(hours=1)
+    assert costs(fleet, store, check) == {"messages": 1, "requests": 1, "A": 8, "B": 5}
 
 
 def test_a_node_event_costs_one_read(counted: tuple[Fleet, Counting]) -> None:
