@@ -17,7 +17,7 @@ import pytest
 
 from shared.adapters.apiserver import TRIES, Access, ApiServer, StatusError
 from shared.adapters.kubernetes import Kubernetes
-from shared.ports import Conflict, Owner, Pod, Refused, Stale, Unavailable
+from shared.ports import Conflict, NodeGone, Owner, Pod, Refused, Stale, Unavailable
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -338,6 +338,18 @@ def test_what_is_sent_is_one_apply_with_uid_and_nothing_but_labels() -> None:
     assert headers["Content-Type"] == "application/apply-patch+yaml"
     assert "as=PartialObjectMetadata;" in headers["Accept"]
     assert json.loads(body) == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "u1", "labels": {"a": "1"}}}
+
+
+def test_what_is_sent_names_the_manager_of_this_hullmark() -> None:
+    with Scripted(says(200, node())).running() as server:
+        Client(server.url, owner=Owner("blue")).cluster.apply_labels("n1", "u1", {"a": "1"})
+    assert server.requests[0][1] == "/api/v1/nodes/n1?fieldManager=blue&force=true&fieldValidation=Strict"
+
+
+def test_a_node_without_a_uid_is_not_applied_to() -> None:
+    with Scripted().running() as server, pytest.raises(NodeGone, match="would create it"):
+        Client(server.url).cluster.apply_labels("n1", "", {"a": "1"})
+    assert server.requests == []
 
 
 def test_a_server_behind_a_path_is_reached_there() -> None:

@@ -113,7 +113,9 @@ def test_a_targeted_relabel_needs_a_site_action_or_an_adoption(committed: Hullma
 
 
 def test_a_failed_action_is_listed_shown_and_retried_on_its_failed_nodes(committed: Hullmark) -> None:
-    action = committed("relabel", "--all", "-o", "json").json["id"]
+    relabelled = committed("relabel", "--all", "-o", "json")
+    assert relabelled.code == 3
+    action = relabelled.json["id"]
     (listed,) = committed("actions", "list", "-o", "json").json["actions"]
     assert (listed["id"], listed["lifecycle"], listed["result"]) == (action, "Failed", "partial_success")
     assert committed("actions", "show", action, "-o", "json").json["nodes"]["gone"]["outcome"] == "missing"
@@ -134,6 +136,13 @@ def test_a_plan_that_still_holds_is_applied_and_a_stale_one_is_not(committed: Hu
     applied = committed("relabel", "--plan", "p.json", "-o", "json")
     assert applied.code == 0
     assert applied.json["nodes"]["n1"]["changes"]["set"] == {"rack": "r8"}
+
+
+def test_a_plan_whose_changes_were_made_meanwhile_is_stale(committed: Hullmark) -> None:
+    committed("documents", "tag", "1", "site-action-success")
+    committed("plan", "--target", "n1", "--out", "p.json")
+    committed("relabel", "n1")
+    assert committed("relabel", "--plan", "p.json").code == 5
 
 
 def test_a_plan_for_documents_that_are_not_committed_is_stale_until_they_are(committed: Hullmark, site: Write) -> None:

@@ -138,6 +138,12 @@ def test_the_labels_of_an_audit_entrys_request_are_a_patch_and_not_the_nodes_lab
     assert change == NodeChange(cluster="named", name="n1", manager="kubectl")
 
 
+def test_the_node_in_an_audit_entrys_request_is_an_older_one_and_is_not_believed() -> None:
+    older = {"metadata": {"name": "n1", "uid": "u0", "labels": {"rack": "r9"}}}
+    change = read_event(audit("io.k8s.core.v1.nodes.update", request=older), {"cluster": "named"})
+    assert change == NodeChange(cluster="named", name="n1", manager="kubectl")
+
+
 @pytest.mark.parametrize(
     ("event", "reason"),
     [

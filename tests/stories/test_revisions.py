@@ -293,6 +293,7 @@ def test_a_removed_collection_is_gone_with_the_next_commit_and_stays_gone(revisi
     assert list(revisions.buffers()) == ["one"]
     revision, _ = revisions.commit("eve", START)
     assert [node.name for node in revision.nodes()] == ["node-two"]
+    assert list(revision.about.collections) == ["two"]
     assert revisions.buffers() == {}
     revisions.remove("two", "eve", START)
     assert list(revisions.commit("eve", START)[0].nodes()) == []

@@ -189,6 +189,12 @@ def test_a_node_group_waits_for_its_control_plane(eks: FakeEks) -> None:
     assert eks.groups["a"]["version"] == "1.32"
 
 
+def test_a_node_group_never_goes_above_a_control_plane_that_rests(eks: FakeEks) -> None:
+    with pytest.raises(Unavailable):
+        eks_fleet(eks).apply("eks/prod", GROUP_UP)
+    assert eks.groups["a"]["version"] == "1.31"
+
+
 def test_what_eks_will_not_do_is_refused_with_its_words(eks: FakeEks) -> None:
     fleet = eks_fleet(eks)
     with pytest.raises(Stale):
@@ -330,6 +336,12 @@ def test_gke_moves_its_control_plane_and_its_pools_and_keeps_their_image_type(gk
         {"masterVersion": "1.31.7-gke.100"},
         {"nodeVersion": "1.31.7-gke.100", "imageType": "COS_CONTAINERD"},
     ]
+
+
+def test_a_step_from_a_version_that_gke_left_is_stale(gke: FakeGke) -> None:
+    with pytest.raises(Stale, match=r"1\.31\.5-gke\.1000 now, not 1\.30"):
+        gke_fleet(gke).apply("gke/prod", VersionStep("controlPlane", "kubernetes", "1.30.1-gke.1", "1.31.7-gke.100"))
+    assert gke.service.asked == []
 
 
 def test_a_gke_operation_in_progress_means_later_and_a_refusal_means_no(gke: FakeGke) -> None:
