@@ -19,9 +19,9 @@ def actions_page() -> str:
     return _page(
         "Actions and tags",
         "shared/domain/names.py",
-        "What can be asked for, under which name. Every action is recorded, shows its progress, and ends.",
+        "The actions that can be requested. Every action is recorded, shows its progress, and ends.",
         "",
-        *_table(("action", "nodes", "what it does", "asked for by"), rows),
+        *_table(("action", "nodes", "what it does", "requested by"), rows),
         "",
         "## Tags of revisions",
         "",
@@ -38,9 +38,9 @@ def notices_page() -> str:
     return _page(
         "Notices",
         "shared/domain/notices.py",
-        "News for people and other systems, on the topic `notices`: one CloudEvent each (JSON, structured), with the type",
-        "`dev.hullmark.NAME.v1` and the source `hullmark`. The id is the same for every delivery of the same news, so a reader can drop",
-        "repeats; every one is delivered at least once.",
+        "Notices for people and other systems, on the topic `notices`: CloudEvents (JSON, structured) with the type",
+        "`dev.hullmark.NAME.v1` and the source `hullmark`. A notice that is sent again keeps its id, so a reader can drop",
+        "repeats; every notice is delivered at least once.",
         "",
         *_table(("NAME", "sent when", "by", "subject", "data"), rows),
         "",
@@ -51,13 +51,13 @@ def notices_page() -> str:
 def reasons_page() -> str:
     """`docs/reasons.md`."""
     lines = [
-        "Every outcome, refusal and problem carries a reason: a code to group by, beside a message that says what it is about this time.",
-        "`hullmark reasons CODE` prints what stands here. Codes that others make pass through as they are: an API server's own",
-        "(`metav1.Status`), AWS's error codes, `HTTP` with a status where there was no code, and the class of an exception nobody foresaw.",
+        "Every outcome, refusal and problem has a reason, a code to group by, and a message with the details.",
+        "`hullmark reasons CODE` prints these entries. Foreign codes pass through unchanged: an API server's own",
+        "(`metav1.Status`), AWS's error codes, `HTTP` with a status if there is no code, and the class of an unexpected exception.",
     ]
     for group in GROUPS:
         rows = [(f"`{code}`", reason.meaning, reason.remedy or "nothing") for code, reason in group.reasons.items()]
-        lines += ["", f"## {group.title}", "", f"Said by {group.said_by}.", "", *_table(("reason", "meaning", "what to do"), rows)]
+        lines += ["", f"## {group.title}", "", f"Reported by {group.said_by}.", "", *_table(("reason", "meaning", "what to do"), rows)]
     return _page("Reasons", "shared/domain/reasons/", *lines)
 
 

@@ -138,7 +138,7 @@ class Message(BaseModel):
 
 
 class RelabelRequest(Ask, Message):
-    """Make these nodes true. `target_nodes` or `node_filter` says which; `update_site` and `drift_sweep` mean all."""
+    """Bring these nodes in sync. `target_nodes` or `node_filter` says which; `update_site` and `drift_sweep` mean all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "relabel-requests"
@@ -185,7 +185,7 @@ class RelabelRequest(Ask, Message):
 
 
 class NodeApply(Message):
-    """Make a slice of nodes true. `action` is None for work that no action asked for (cluster events)."""
+    """Bring a slice of nodes in sync. `action` is None for work that no action asked for (cluster events)."""
 
     TOPIC: ClassVar[str] = "node-applies"
     action: ActionId | None = None

@@ -45,7 +45,7 @@ class Conflict(ClusterError):
 
     def __init__(self, managers: Mapping[str, str]) -> None:
         self.managers = dict(managers)
-        super().__init__("; ".join(f"{key} is held by {manager}" for key, manager in sorted(self.managers.items())))
+        super().__init__("; ".join(f"{key} is owned by {manager}" for key, manager in sorted(self.managers.items())))
 
 
 class Stale(ClusterError):

@@ -35,7 +35,7 @@ TRACEPARENT = re.compile(r"^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})(
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 """Upper bounds of the duration histogram, seconds."""
 IGNORED = "ignored"
-"""The outcome of an event that is no business of ours; the line's reason, a CamelCase code, says why, and is counted."""
+"""The outcome of an ignored event; the line's reason, a CamelCase code, says why, and is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def attributes() -> dict[str, str]:
 
 @dataclass(slots=True)
 class Line:
-    """What will be said about one message. `result` is a short closed word (`done`, `refused`, `duplicate`, `error` …)."""
+    """What will be logged about one message. `result` is a short closed word (`done`, `refused`, `duplicate`, `error` …)."""
 
     step: str
     span: Span
@@ -227,11 +227,11 @@ def _exporter(name: str) -> Any:
     """The exporter that OTEL_TRACES_EXPORTER names (`console`, `otlp` …), found as OpenTelemetry finds it: by entry point."""
     from importlib.metadata import entry_points
 
-    found = list(entry_points(group="opentelemetry_traces_exporter", name=name))
-    if not found:
+    exporters = list(entry_points(group="opentelemetry_traces_exporter", name=name))
+    if not exporters:
         print(f"no OpenTelemetry exporter named {name!r} is installed: traces are not exported", file=sys.stderr)  # noqa: T201
         return None
-    return found[0].load()()
+    return exporters[0].load()()
 
 
 def _exported(line: Line, began: int) -> None:

@@ -126,7 +126,7 @@ PARAMETERS = ("target_nodes", "node_filter", "cluster", "dry_run")
 def _given(body: CreateAction) -> dict[str, Any]:
     """The parameters that mean something. Raises ApiError for an unsupported action and for parameters nobody knows."""
     if body.name not in OVER_HTTP:
-        cause = f"Unsupported Action: {body.name}; there are {', '.join(OVER_HTTP)}"
+        cause = f"Unsupported Action: {body.name}; choose one of {', '.join(OVER_HTTP)}"
         raise ApiError(400, "Unable to start action", cause, [Said(message=cause, reason="UnsupportedAction")])
     given = {key: value for key, value in (body.parameters or {}).items() if key not in IGNORED}
     unknown = sorted(set(given) - set(PARAMETERS))

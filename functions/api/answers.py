@@ -1,4 +1,4 @@
-"""What every answer shares: Shipyard's status body, and the errors that become one."""
+"""What all answers share: Shipyard's status body, and the errors that become one."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def send(body: BaseModel | list[Any] | dict[str, Any], status: int = 200, header
 
 
 def success(message: str, reason: str, code: int = 200, said: Iterable[Said] = ()) -> Status:
-    """A status body that says yes."""
+    """Return a status body for a success."""
     listed = list(said)
     phrase = f"{code} {HTTPStatus(code).phrase}"
     return Status(
@@ -167,7 +167,7 @@ NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
 
 
 def translated(error: Exception) -> ApiError:
-    """The answer that an exception comes to. What nobody foresaw is a 500 that does not tell what was in it."""
+    """Turn an exception into an answer. An unexpected one becomes a 500 that reveals no details."""
     match error:
         case ApiError():
             return error
@@ -191,7 +191,7 @@ def translated(error: Exception) -> ApiError:
         case HTTPException():
             return _of_http(error)
         case _:
-            cause = "unexpected; the log has it under this request's trace"
+            cause = "unexpected error; see the log for this request's trace"
             return ApiError(500, "Internal error", cause, [Said(message=cause, reason=type(error).__name__)], retry=True)
 
 

@@ -1,4 +1,4 @@
-"""Who calls, and whether the request is a browser's for another site. A header that anybody can send names nobody."""
+"""Who calls, and whether a browser sends the request for another site. Headers that anybody can send are not trusted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def claims_of(part: str) -> Claims:
 
 
 def unknown(cause: str, status: int = 401) -> ApiError:
-    """A caller that nothing vouches for."""
+    """A caller whose identity is not verified."""
     return ApiError(status, HTTPStatus(status).phrase, cause, [Said(message=cause, reason="Unauthenticated")], retry=status == 503)
 
 

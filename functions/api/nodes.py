@@ -106,7 +106,7 @@ class _At:
         return node
 
     def declared(self, carried: dict[str, str]) -> AsDeclared:
-        """The documents' word on the node, and what the next relabel does to one that carries these labels of ours."""
+        """Return what the documents declare for the node, and what the next relabel would change if it carried these labels."""
         if self.revision is None:
             return AsDeclared(revision=None, differ=False, labels={}, next_relabel=Changes())
         resolved = declare(

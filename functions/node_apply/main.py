@@ -1,4 +1,4 @@
-"""Make a slice of nodes true to their documents. The only function that writes node labels.
+"""Bring a slice of nodes in sync with their documents. The only function that writes node labels.
 
 in   node-applies   NodeApply
 out  results        PartResult
@@ -64,7 +64,7 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
             return _publish(task, task.revision, [lost_record(node.name, str(missing)) for node in task.nodes], world)
         except RecordUnreadable as torn:  # an older revision never takes the place of one that can't be read
             return _publish(task, task.revision, [lost_record(node.name, str(torn)) for node in task.nodes], world)
-        outcomes = apply_all(task.nodes, cluster, left, make_true)
+        outcomes = apply_all(task.nodes, cluster, left, bring_in_sync)
         if further := _further(task, outcomes):
             world.bus.publish(NodeApply.TOPIC, [further.outgoing()])
             return f"goes on, {sum(node.settled is not None for node in further.nodes)} of {len(outcomes)} nodes done"
@@ -108,7 +108,7 @@ def _number(revision: Revision | None) -> int:
     return revision.number if revision else 0
 
 
-def make_true(task: NodeTask, cluster: Cluster) -> Outcome:
+def bring_in_sync(task: NodeTask, cluster: Cluster) -> Outcome:
     """Bring one node to its declared set: one Server-Side Apply, a second patch only for `prune: all` or aliases."""
     try:
         for _ in range(REREADS):

@@ -1,4 +1,4 @@
-"""Turn a cluster event into a NodeApply where the node is not true. It never writes a node: node_apply does.
+"""Turn a cluster event into a NodeApply where the node is out of sync. It never writes a node: node_apply does.
 
 in   node-events    Knative ApiServerSource CloudEvents, GKE audit LogEntries, NodeChanged
 out  node-applies   NodeApply, one node
@@ -30,7 +30,7 @@ from shared.world import World
 
 @functions_framework.cloud_event
 def node_event(event: CloudEvent) -> None:
-    """Entry point: decode, hand over. An event that says nothing to us, or that nobody can read, is told in the log and ends here,
+    """Entry point: decode, hand over. An event that does not concern us, or can't be read, is logged and ends here,
     and so is one that comes while the newest revision can't be read: events are hints, and the sweep repairs what they miss.
     """
     delivery = Delivery.from_event(event)
@@ -59,7 +59,7 @@ def node_event(event: CloudEvent) -> None:
 
 
 def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored:
-    """Compare the node with what is declared for it, and ask for a write where they differ; a word on what was done."""
+    """Compare the node with what is declared for it, and ask for a write where they differ; a word for the log."""
     if change.kind == "deleted":
         return "deleted"
     in_force = world.releases.look()
@@ -103,13 +103,13 @@ def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> s
 
 
 def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeChange, world: World, now: datetime) -> str:
-    """Send the write out, unless others undo ours again and again: then the node waits, and who fights is told once."""
+    """Publish the write, unless others keep undoing ours: then the node waits, and one notice names who else writes."""
     if write.contested or change.kind == "changed":
         repairs = Repairs(world.store, cluster, node.name, write)
         if not repairs.may(f"{node.uid}/{node.resource_version or change.resource_version}", now):
             others = write.contested or dict.fromkeys((*write.changes.set, *write.changes.remove), change.manager or UNKNOWN_MANAGER)
             who = ", ".join(f"{key} ({manager})" for key, manager in sorted(others.items()))
-            text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must let go."
+            text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must yield."
             tell(world, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)
             return "fought over"
     task = NodeApply(cluster=cluster, revision=revision, nodes=[write.task])

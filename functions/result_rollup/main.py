@@ -97,7 +97,7 @@ def check_planned(result: PartResult, plan: Plan | None, world: World) -> None:
 
 
 def tell_failures(result: PartResult, message: str, world: World, now: datetime) -> str:
-    """Work that no action asked for (cluster events) has nobody who waits for it: what failed becomes a notice."""
+    """No one waits for work that no action requested (cluster events), so failures become a notice."""
     failed = [outcome for outcome in result.outcomes if outcome.outcome == "failed"]
     if failed:
         notice = Notice(
@@ -188,7 +188,7 @@ def _swept(hour: datetime) -> str:
 
 
 def bury(delivery: Delivery, world: World, now: datetime) -> str:
-    """Make a message that its function would not take into recorded failures that a person can read."""
+    """Turn a message that its function kept failing on into recorded failures that a person can read."""
     count = delivery.attributes.get("CloudPubSubDeadLetterSourceDeliveryCount", "several")
     cause = f"given up after {count} deliveries; the function's log says why"
     readers = {"NodeApply": _bury_part, "VersionUpdate": _bury_update, "PartResult": _bury_result, "RelabelRequest": _bury_request}
@@ -231,7 +231,7 @@ def _bury_request(delivery: Delivery, cause: str, world: World, now: datetime) -
     request = RelabelRequest.parse(delivery.data)
     accepted = world.actions.shown(request.action or delivery.action_id(now))
     if accepted is None:
-        raise Malformed("no action was accepted from it")
+        raise Malformed("it started no action")
     try:
         ended = world.actions.end(accepted.id, _given_up(accepted, cause, world, now))
     except RecordUnreadable as torn:

@@ -1,4 +1,4 @@
-"""The `hullmark` command. Data on stdout, talk on stderr; exit codes as in docs/command-line.md."""
+"""The `hullmark` command. Data on stdout, messages on stderr; exit codes as in docs/command-line.md."""
 
 from __future__ import annotations
 

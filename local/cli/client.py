@@ -59,11 +59,11 @@ class Http:
         self._pool = urllib3.PoolManager(timeout=TIMEOUT, retries=RETRIES)
 
     def get(self, path: str, meant: type[T], **query: Any) -> T:
-        """The answer, as what it is meant to be."""
+        """Send a request and return the answer as `meant`."""
         return self.call("GET", path, meant, fields={name: str(value) for name, value in query.items() if value is not None})
 
     def call(self, method: str, path: str, meant: type[T], **body: Any) -> T:
-        """The answer, as what it is meant to be."""
+        """Send a request and return the answer as `meant`."""
         headers = {"Accept": "application/json", **self._authorization}
         try:
             answer = self._pool.request(method, f"{self._url}/v1.0{path}", headers=headers, redirect=False, **body)

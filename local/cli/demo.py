@@ -65,7 +65,7 @@ def demo() -> None:
 
 
 def say(text: str) -> None:
-    """The storyteller's voice, on stderr like all talk."""
+    """Narrate, on stderr like all messages."""
     talk().print(f"\n[bold cyan]#[/bold cyan] {escape(text)}")
 
 

@@ -122,7 +122,7 @@ def fail(error: BaseException, arguments: Sequence[str]) -> int:
     elif isinstance(error, (ClusterError, Failure)):
         reasons = [(error.reason, str(error))]
     elif isinstance(error, UnknownAction):
-        reasons = [("UnknownAction", f"{error}; `hullmark actions list` shows those there are")]
+        reasons = [("UnknownAction", f"{error}; `hullmark actions list` shows the existing ones")]
     elif isinstance(error, UnknownFleetCluster):
         reasons = [("ClusterUnknown", str(error))]
     elif isinstance(error, _PLAIN):

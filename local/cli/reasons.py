@@ -39,7 +39,7 @@ def _lines(entries: list[dict[str, Any]]) -> Iterable[str]:
         yield f"{entry['reason']} ({entry['about']}): {entry['meaning']}"
         if entry["do"]:
             yield f"  do       {entry['do']}"
-        yield f"  said by  {entry['saidBy']}"
+        yield f"  from     {entry['saidBy']}"
 
 
 def _table(entries: list[dict[str, Any]]) -> Iterable[Any]:

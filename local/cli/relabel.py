@@ -1,4 +1,4 @@
-"""`hullmark relabel`: ask for nodes to be made true, and tell what became of each."""
+"""`hullmark relabel`: relabel nodes, and report the outcome of every node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands ask of Hullmark, wherever it runs: actions, documents, plans and versions.
+"""What the commands need from Hullmark, wherever it runs: actions, documents, plans and versions.
 
 Two implementations: `local/cli/embedded.py` works on the store that HULLMARK_STORE names, `local/cli/client.py` asks a server. A command
 sees only these protocols, so it prints the same for both.

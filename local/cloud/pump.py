@@ -166,7 +166,7 @@ class Lane:
             self._hold(_Held(time.monotonic() + wait, next(self._numbers), held.message, held.attempt, extra=True))
 
     def _post(self, held: _Held) -> str:
-        """Deliver once; empty when the function took it, else what went wrong."""
+        """Deliver once; return what went wrong, empty if the function accepted it."""
         headers = {
             "content-type": "application/json",
             "user-agent": "hullmark-pump",

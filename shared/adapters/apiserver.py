@@ -82,7 +82,7 @@ PATIENT = Patience()
 
 
 class ApiStatus(msgspec.Struct):
-    """The fields of a `metav1.Status` that decide what happens next."""
+    """The fields of a `metav1.Status` that we act on."""
 
     message: str = ""
     reason: str = ""

@@ -57,9 +57,9 @@ class EksVersions:
         return limited
 
     def clusters(self) -> Iterator[FleetCluster]:
-        found = self.cluster(self.id)
-        if found is not None:
-            yield found
+        cluster = self.cluster(self.id)
+        if cluster is not None:
+            yield cluster
 
     def cluster(self, name: str) -> FleetCluster | None:
         if name != self.id:
@@ -70,8 +70,8 @@ class EksVersions:
         return declared_cluster(self.id, self._spec, about["version"], pools, CATALOGUE, deleting=about["status"] == "DELETING")
 
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
-        listed = [each for page in self._pages("describe_cluster_versions", "clusterVersions", named=False) for each in page]
-        offered = [Offered(each["clusterVersion"], _classification(each), _end(each)) for each in listed]
+        listed = [version for page in self._pages("describe_cluster_versions", "clusterVersions", named=False) for version in page]
+        offered = [Offered(version["clusterVersion"], _classification(version), _end(version)) for version in listed]
         return [CloudProfile(CATALOGUE, tuple(offered), machine_types=(MachineType("node group"),))], []
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
@@ -102,8 +102,8 @@ class EksVersions:
             raise _busy(f"{self.id} is {about['status']} on {about['version']}")
 
     def _describe(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._call("describe_cluster", name=self._eks_name)["cluster"]
-        return found
+        cluster: dict[str, Any] = self._call("describe_cluster", name=self._eks_name)["cluster"]
+        return cluster
 
     def _group(self, group: str) -> dict[str, Any]:
         if not EKS_NAME.fullmatch(group):  # it comes in a message and becomes part of a URL
@@ -153,10 +153,10 @@ def _minor(version: str) -> str:
     return f"{parsed.major}.{parsed.minor}"
 
 
-def _classification(found: Mapping[str, Any]) -> str:
-    return CLASSIFICATIONS.get(str(found.get("versionStatus") or found.get("status") or "").upper(), "supported")
+def _classification(version: Mapping[str, Any]) -> str:
+    return CLASSIFICATIONS.get(str(version.get("versionStatus") or version.get("status") or "").upper(), "supported")
 
 
-def _end(found: Mapping[str, Any]) -> datetime | None:
-    end = found.get("endOfStandardSupportDate")
+def _end(version: Mapping[str, Any]) -> datetime | None:
+    end = version.get("endOfStandardSupportDate")
     return end.astimezone(UTC) if isinstance(end, datetime) else None

@@ -37,37 +37,37 @@ class Garden:
         return limited
 
     def clusters(self) -> Iterator[FleetCluster]:
-        for found in self._list("shoots"):
+        for shoot in self._list("shoots"):
             problems: list[Problem] = []
-            cluster = read_shoot(_document("Shoot", found), problems)
+            cluster = read_shoot(_document("Shoot", shoot), problems)
             if not problems:  # the API server admits no such object; a CRD in its place may
                 yield cluster
 
     def cluster(self, name: str) -> FleetCluster | None:
-        found = self._shoot(name)
-        return None if found is None else read_shoot(_document("Shoot", found), [])
+        shoot = self._shoot(name)
+        return None if shoot is None else read_shoot(_document("Shoot", shoot), [])
 
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
-        profiles = [read_profile(_document("CloudProfile", each), []) for each in self._list("cloudprofiles")]
+        profiles = [read_profile(_document("CloudProfile", profile), []) for profile in self._list("cloudprofiles")]
         namespaced = [
-            read_namespaced_profile(_document("NamespacedCloudProfile", each), []) for each in self._list("namespacedcloudprofiles")
+            read_namespaced_profile(_document("NamespacedCloudProfile", profile), []) for profile in self._list("namespacedcloudprofiles")
         ]
         return profiles, namespaced
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
-        found = self._shoot(name)
-        path = None if found is None else _path_to(step, found)
-        if found is None or path is None:
+        shoot = self._shoot(name)
+        path = None if shoot is None else _path_to(step, shoot)
+        if shoot is None or path is None:
             raise Refused("NotFound", f"{name} has no {step.key}")
-        current = step.version_in(read_shoot(_document("Shoot", found), []))
+        current = step.version_in(read_shoot(_document("Shoot", shoot), []))
         if current == step.to:
             return False
         if current != step.current:
             raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
         patch = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": shoot["metadata"]["resourceVersion"]},
             {"op": "replace", "path": path, "value": step.to},
-            *_asked_for_no_more(found),
+            *_asked_for_no_more(shoot),
         ]
         query = {"fieldManager": self._owner.name, **({"dryRun": "All"} if dry_run else {})}
         try:
@@ -80,12 +80,12 @@ class Garden:
 
     def _shoot(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads(self._request("GET", _path(name)))
+            shoot: dict[str, Any] = json.loads(self._request("GET", _path(name)))
         except StatusError as rejected:
             if rejected.code == 404:
                 return None
             raise rejected.refused() from rejected
-        return found
+        return shoot
 
     def _request(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -117,23 +117,23 @@ def _path(name: str) -> str:
     return f"{GROUP}/namespaces/{quote(namespace, safe='')}/shoots/{quote(shoot, safe='')}"
 
 
-def _document(kind: str, found: dict[str, Any]) -> Document:
-    return Document("garden", 0, 0, kind, str(found.get("metadata", {}).get("name", "")), found)
+def _document(kind: str, resource: dict[str, Any]) -> Document:
+    return Document("garden", 0, 0, kind, str(resource.get("metadata", {}).get("name", "")), resource)
 
 
-def _path_to(step: VersionStep, found: dict[str, Any]) -> str | None:
+def _path_to(step: VersionStep, shoot: dict[str, Any]) -> str | None:
     """The JSON Pointer to the version that a step moves; None where the Shoot has no such place."""
     if not step.pool:
         return "/spec/kubernetes/version"
-    workers = ((found.get("spec") or {}).get("provider") or {}).get("workers") or []
+    workers = ((shoot.get("spec") or {}).get("provider") or {}).get("workers") or []
     number = next((number for number, worker in enumerate(workers) if worker.get("name") == step.pool), None)
     within = "machine/image/version" if step.subject == "machineImage" else "kubernetes/version"
     return None if number is None else f"/spec/provider/workers/{number}/{within}"
 
 
-def _asked_for_no_more(found: dict[str, Any]) -> list[dict[str, str]]:
+def _asked_for_no_more(shoot: dict[str, Any]) -> list[dict[str, str]]:
     """Takes `maintain` out of the operations asked for, as the run that it asked for does (docs/versions.md §7)."""
-    asked = str((found["metadata"].get("annotations") or {}).get(OPERATION) or "")
+    asked = str((shoot["metadata"].get("annotations") or {}).get(OPERATION) or "")
     rest = [operation for operation in asked.split(";") if operation.strip() != "maintain"]
     if not asked or len(rest) == len(asked.split(";")):
         return []

@@ -51,9 +51,9 @@ class GkeVersions:
         return limited
 
     def clusters(self) -> Iterator[FleetCluster]:
-        found = self.cluster(self.id)
-        if found is not None:
-            yield found
+        cluster = self.cluster(self.id)
+        if cluster is not None:
+            yield cluster
 
     def cluster(self, name: str) -> FleetCluster | None:
         if name != self.id:
@@ -66,13 +66,13 @@ class GkeVersions:
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
         channel = self._describe().release_channel.channel
         offered = self._call("get_server_config", name=self._location)
-        mine = next((each for each in offered.channels if channel and each.channel == channel), None)
+        mine = next((offer for offer in offered.channels if channel and offer.channel == channel), None)
         versions = mine.valid_versions if mine else offered.valid_master_versions
-        return [CloudProfile(self.id, tuple(Offered(each) for each in versions), machine_types=(MachineType("node pool"),))], []
+        return [CloudProfile(self.id, tuple(Offered(version) for version in versions), machine_types=(MachineType("node pool"),))], []
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         about = self._describe()
-        pool = next((each for each in about.node_pools if each.name == step.pool), None)
+        pool = next((candidate for candidate in about.node_pools if candidate.name == step.pool), None)
         if step.pool and pool is None:
             raise Refused("NotFound", f"{name} has no node pool {step.pool}")
         current = pool.version if pool else about.current_master_version

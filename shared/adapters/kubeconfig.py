@@ -63,7 +63,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = 
 def _merged(files: list[Path], must_exist: bool) -> dict[str, Any]:
     """Several kubeconfigs as kubectl merges them: the first to say something wins; paths are relative to the file that has them."""
     merged: dict[str, Any] = {}
-    found = False
+    exists = False
     for file in files:
         try:
             text = read_regular(file, FILE_BYTES)
@@ -72,7 +72,7 @@ def _merged(files: list[Path], must_exist: bool) -> dict[str, Any]:
             continue
         except (NotReadable, yaml.YAMLError, UnicodeDecodeError) as error:
             raise Refused("KubeconfigInvalid", f"kubeconfig {file}: {' '.join(str(error).split())[:200]}") from error
-        found = True
+        exists = True
         if not isinstance(data, dict):
             raise Refused("KubeconfigInvalid", f"kubeconfig {file}: not a mapping")
         merged["current-context"] = merged.get("current-context") or data.get("current-context")
@@ -80,7 +80,7 @@ def _merged(files: list[Path], must_exist: bool) -> dict[str, Any]:
             known = merged.setdefault(section, {})
             for item in data.get(section) or []:
                 known.setdefault(*_item(item, section, file))
-    if not found:
+    if not exists:
         names = ", ".join(map(str, files))
         hint = "" if must_exist else "; say which in HULLMARK_CLUSTER, HULLMARK_KUBECONFIGS or KUBECONFIG"
         raise Refused("KubeconfigMissing", f"no kubeconfig at {names}{hint}")

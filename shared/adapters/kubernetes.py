@@ -72,16 +72,16 @@ class Kubernetes(KubernetesPods):
 
     def nodes(self) -> list[Node]:
         for _ in range(3):
-            found: list[Node] = []
+            listed: list[Node] = []
             page = ""
             try:
                 while True:
                     query = {"limit": str(PAGE), **({"continue": page} if page else {})}
                     answer = self._read(_objects, "/api/v1/nodes", query, _LIST)
-                    found.extend(item.node() for item in answer.items or ())
+                    listed.extend(item.node() for item in answer.items or ())
                     page = answer.metadata.next
                     if not page:
-                        return found
+                        return listed
             except StatusError as rejected:
                 if rejected.code != 410:  # etcd compacted the revision that the pages are of: begin again
                     raise rejected.refused() from rejected

@@ -71,7 +71,7 @@ class NodeWatch:
 
     def list(self) -> tuple[list[Node], str]:
         """All nodes, and the version to watch from."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         query = {"limit": str(PAGE)}
         while True:
             try:
@@ -80,9 +80,9 @@ class NodeWatch:
                 raise _meaning(rejected) from rejected
             except msgspec.MsgspecError as error:
                 raise Unavailable(f"GET /api/v1/nodes: not the answer of a Kubernetes API server: {error}") from error
-            found.extend(item.node() for item in page.items or ())
+            nodes.extend(item.node() for item in page.items or ())
             if not page.metadata.next:
-                return found, page.metadata.version
+                return nodes, page.metadata.version
             query = {"limit": str(PAGE), "continue": page.metadata.next}
 
     def since(self, version: str) -> Iterator[Seen]:

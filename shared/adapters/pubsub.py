@@ -245,7 +245,7 @@ class Administration:
         project = f"projects/{self._project}"
         try:
             there = [topic.name for topic in _gapic("publisher").list_topics(project=project, timeout=TIMEOUT)]
-            there += [found.name for found in _gapic("subscriber").list_subscriptions(project=project, timeout=TIMEOUT)]
+            there += [subscription.name for subscription in _gapic("subscriber").list_subscriptions(project=project, timeout=TIMEOUT)]
         except exceptions.GoogleAPIError as error:
             raise BusError(f"{project} could not be listed: {error}") from error
         names = [name.rpartition("/")[2] for name in there]

@@ -106,12 +106,12 @@ class Simulated:
     def nodes(self) -> list[Node]:
         self.before("nodes", "")
         newest = self._listed()
-        found = []
+        nodes = []
         for name in sorted(self._seed().nodes.keys() | newest.keys()):
             version, state = self._at(name, newest[name]) if name in newest else (1, self._seed().nodes[name])
             if not state.deleted:
-                found.append(_node(name, version, state))
-        return found
+                nodes.append(_node(name, version, state))
+        return nodes
 
     def node(self, name: str) -> Node | None:
         self.before("node", name)
@@ -282,11 +282,11 @@ def _number(key: str) -> int:
 
 def _greatest(keys: Iterable[str]) -> dict[str, int]:
     """The greatest number in each folder."""
-    found: dict[str, int] = {}
+    greatest: dict[str, int] = {}
     for key in keys:
         folder = key.rsplit("/", 2)[-2]
-        found[folder] = max(found.get(folder, 0), _number(key))
-    return found
+        greatest[folder] = max(greatest.get(folder, 0), _number(key))
+    return greatest
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], key: str, body: bytes) -> T:

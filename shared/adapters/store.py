@@ -96,14 +96,16 @@ class Store:
     @_translated
     def keys(self, prefix: str, after: str = "", limit: int = 0) -> list[str]:
         in_order = limit and not isinstance(self._inner, obstore.store.LocalStore)  # a folder's files come in any order
-        found: Any = obstore.list(self._inner, prefix.rstrip("/"), offset=after or None, chunk_size=min(limit, PAGE) if in_order else PAGE)
-        paths = (str(meta["path"]) for batch in found for meta in batch)
+        batches: Any = obstore.list(
+            self._inner, prefix.rstrip("/"), offset=after or None, chunk_size=min(limit, PAGE) if in_order else PAGE
+        )
+        paths = (str(meta["path"]) for batch in batches for meta in batch)
         return list(itertools.islice(paths, limit)) if in_order else sorted(paths)[: limit or None]
 
     @_translated
     def folders(self, prefix: str) -> list[str]:
-        found: Any = obstore.list_with_delimiter(self._inner, prefix.rstrip("/"))
-        return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
+        listing: Any = obstore.list_with_delimiter(self._inner, prefix.rstrip("/"))
+        return sorted(str(path).rpartition("/")[2] for path in listing["common_prefixes"])
 
     @_translated
     def delete(self, key: str) -> None:

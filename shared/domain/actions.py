@@ -149,7 +149,7 @@ def expire(plan: Plan | None, parts: Mapping[int, Sequence[Outcome]], request: A
     """End an action whose deadline has passed: what is known stays, the rest is failed and may be retried."""
     plan = plan or Plan(revision=request.revision, planned_at=now, parts=[])
     told = {outcome.subject: outcome for part in parts.values() for outcome in part}
-    late = "no result by the deadline; `hullmark actions retry` asks again for these nodes"
+    late = "no result by the deadline; retry these nodes with `hullmark actions retry`"
     full = {
         number: [told.get(n) or Outcome(subject=n, outcome="failed", reason="Expired", message=late, retryable=True) for n in names]
         for number, names in enumerate(plan.parts, 1)
@@ -202,4 +202,4 @@ def lifecycle(plan: Plan | None, outcome: ActionOutcome | None, *, paused: bool)
 
 
 def _silent(name: str) -> Outcome:
-    return Outcome(subject=name, outcome="failed", reason="NoOutcome", message="its part ended without telling of it", retryable=True)
+    return Outcome(subject=name, outcome="failed", reason="NoOutcome", message="its part ended without an outcome for it", retryable=True)

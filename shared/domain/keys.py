@@ -46,7 +46,7 @@ RECONCILED = (
 def reconciled(key: str) -> str | None:
     """What to know before declaring this key, because a cloud or an autoscaler manages it; None for all others."""
     why = next((why for prefix, why in RECONCILED if key.startswith(prefix)), None)
-    return why and f"{key} will be fought over: {why}"
+    return why and f"{key} is contested: {why}"
 
 
 @lru_cache(maxsize=65_536)
@@ -78,5 +78,5 @@ def is_subdomain(name: str) -> bool:
 def node_name(name: str) -> str:
     """The name itself, where a node may have it. Raises ValueError: it becomes part of URLs and of the store's keys."""
     if not is_subdomain(name):
-        raise ValueError(f"{name[:80]!r} is no node's name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes")
+        raise ValueError(f"{name[:80]!r} is not a valid node name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes")
     return name

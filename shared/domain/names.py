@@ -42,7 +42,7 @@ ACTIONS = (
     ActionKind(
         UPDATE_SITE,
         "every node",
-        "Brings every node of the documents and of the cluster in sync, and tags the revision with how that ended.",
+        "Brings every node of the documents and of the cluster in sync, and tags the revision with the result.",
         "`hullmark relabel --all`, `POST /v1.0/actions`, a message on `relabel-requests`",
     ),
     ActionKind(
@@ -71,6 +71,6 @@ SITE_TAGS = (SITE_ACTION_SUCCESS, SITE_ACTION_FAILURE)
 TAGS = {
     COMMITTED: "Every revision has it.",
     SITE_ACTION_SUCCESS: "An `update_site` of this revision succeeded. Set by hand, it adopts a site that was deployed by other means.",
-    SITE_ACTION_FAILURE: "An `update_site` of this revision ended otherwise.",
+    SITE_ACTION_FAILURE: "An `update_site` of this revision did not succeed.",
 }
 """Tags that Hullmark sets on revisions; people may set others. Some nodes can be relabelled once any revision has a site tag."""

@@ -31,18 +31,18 @@ class NoticeKind:
 
 ACTION_FINISHED = NoticeKind(
     "action.finished",
-    "An action has ended, however it ended.",
+    "An action has ended, whatever the result.",
     ["result_rollup"],
     "the action's id",
     "`id`, `name`, `cluster`, `revision`, `requested_by`, `result`, `reason`, `message`, `counts` by outcome; "
-    "`attention`: the first hundred nodes that failed, are missing, were skipped or stopped; `attention_total`: how many those are",
+    "`attention`: the first hundred nodes that failed, are missing, were skipped or stopped; `attention_total`: their number",
 )
 REQUEST_REFUSED = NoticeKind(
     "request.refused",
     "A message on `relabel-requests` was refused, so there is no action.",
     ["relabel_request"],
     "the message's identity, or its id",
-    "`problems`: `reason` and `message` of every one; `request`: the first 2,000 bytes of what was asked",
+    "`problems`: `reason` and `message` of every one; `request`: the first 2,000 bytes of the request",
 )
 NODE_FAILED = NoticeKind(
     "node.failed",
@@ -53,7 +53,7 @@ NODE_FAILED = NoticeKind(
 )
 MESSAGE_LOST = NoticeKind(
     "message.lost",
-    "A message was given up after its last delivery, and belongs to no action.",
+    "A message that belongs to no action was given up after its last delivery.",
     ["result_rollup"],
     "the subscription that gave it up",
     "`message`: the cause; `body`: the first 2,000 bytes of the message",
@@ -68,21 +68,21 @@ CONFLICT_DETECTED = NoticeKind(
 )
 VERSION_EXPIRING = NoticeKind(
     "version.expiring",
-    "A version in use expires in 90, 60, 30, 14, 7 or 1 days. Once for each.",
+    "A version in use expires in 90, 60, 30, 14, 7 or 1 days. Sent once for each threshold.",
     ["version_check"],
     "the cluster",
     "`cluster`, `component`, `subject` (`kubernetes` or `machineImage`), `version`, `expires`, `daysLeft`",
 )
 VERSION_EXPIRED = NoticeKind(
     "version.expired",
-    "A version in use has expired. Once.",
+    "A version in use has expired. Sent once.",
     ["version_check"],
     "the cluster",
     "as for `version.expiring`; `daysLeft` is negative",
 )
 VERSION_UPDATED = NoticeKind(
     "version.updated",
-    "A version was moved.",
+    "A version was updated.",
     ["version_apply"],
     "the cluster",
     "`cluster`, `action`, `component`, `subject`, `image`, `from`, `to`, `kind`, `reason` (why it was due); `outcome`, `code` (the "
@@ -90,14 +90,14 @@ VERSION_UPDATED = NoticeKind(
 )
 VERSION_FAILED = NoticeKind(
     "version.failed",
-    "A version could not be moved, or its cluster is gone.",
+    "A version could not be updated, or its cluster is gone.",
     ["version_apply"],
     "the cluster",
     "as for `version.updated`",
 )
 UPDATE_SKIPPED = NoticeKind(
     "update.skipped",
-    "An update is due and can't happen. From `version_check` once for each cause; from `version_apply` for an update that no longer holds.",
+    "An update is due but can't happen. From `version_check` once for each cause; from `version_apply` when an update is no longer due.",
     ["version_check", "version_apply"],
     "the cluster",
     "from `version_check`: `cluster`, `component`, `subject`, `version`, `reason`, `message`, `advice`; from `version_apply`: as for "

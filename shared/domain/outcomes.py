@@ -1,4 +1,4 @@
-"""What one node is to carry, and what became of it (docs/labels.md, docs/messages.md)."""
+"""What one node should carry, and its outcome (docs/labels.md, docs/messages.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Changes(BaseModel):
 
 
 class Outcome(BaseModel):
-    """What became of one subject (a node, `controlPlane`, `worker/POOL`), with a reason a person can act on."""
+    """The outcome of one subject (a node, `controlPlane`, `worker/POOL`), with a reason a person can act on."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     subject: str
@@ -59,4 +59,4 @@ class NodeTask(BaseModel):
 
 def held(managers: Mapping[str, str]) -> str:
     """Who holds what, in words."""
-    return "; ".join(f"{key} is held by {manager} with another value" for key, manager in sorted(managers.items()))
+    return "; ".join(f"{key} is owned by {manager} with another value" for key, manager in sorted(managers.items()))

@@ -36,17 +36,17 @@ def out_of_sync(ended: Iterable[tuple[ActionRequest, ActionOutcome]]) -> list[Ou
             continue
         for name in outcome.unchanged:
             newest.setdefault((request.cluster, name), None)
-        for each in outcome.outcomes:
-            bad = OutOfSync(request.cluster, each, request.id, outcome.revision) if each.outcome in OUT_OF_SYNC else None
-            newest.setdefault((request.cluster, each.subject), bad)
+        for result in outcome.outcomes:
+            bad = OutOfSync(request.cluster, result, request.id, outcome.revision) if result.outcome in OUT_OF_SYNC else None
+            newest.setdefault((request.cluster, result.subject), bad)
         if request.name in WHOLE_SITE and outcome.counts:
             closed.add(request.cluster)
-    return [found for _, found in sorted(newest.items()) if found is not None]
+    return [node for _, node in sorted(newest.items()) if node is not None]
 
 
 def in_short(request: ActionRequest, outcome: ActionOutcome) -> ActionOutcome:
     """Reduce an outcome to what `out_of_sync` reads: of 100,000 nodes in sync at most the names are kept."""
-    bad = [each for each in outcome.outcomes if each.outcome in OUT_OF_SYNC]
+    bad = [result for result in outcome.outcomes if result.outcome in OUT_OF_SYNC]
     well = (
         [] if request.name in WHOLE_SITE else [*outcome.unchanged, *(o.subject for o in outcome.outcomes if o.outcome not in OUT_OF_SYNC)]
     )

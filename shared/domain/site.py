@@ -47,17 +47,17 @@ class Context(NamedTuple):
 def check_aliases(written: Iterable[tuple[Document, LabelAliases]]) -> Iterator[Problem]:
     """All declared pairs together: a cycle may run through two documents."""
     pairs = [(document, number, pair) for document, model in written for number, pair in enumerate(model.spec.pairs)]
-    for found in check_pairs([pair for _, _, pair in pairs]):
-        document, number, _ = pairs[found.index]
-        path: Path = ("spec", "pairs", number, *([found.field] if found.field else []))
-        yield document.problem(path, found.type, found.message)
+    for flaw in check_pairs([pair for _, _, pair in pairs]):
+        document, number, _ = pairs[flaw.index]
+        path: Path = ("spec", "pairs", number, *([flaw.field] if flaw.field else []))
+        yield document.problem(path, flaw.type, flaw.message)
 
 
 def check_pod_policies(written: Iterable[tuple[Document, PodLabelPolicy]]) -> Iterator[Problem]:
     """Keys that pods must keep, and names that are none."""
     for document, model in written:
-        for found in check_pod_policy(model.spec):
-            yield document.problem(("spec", *found.path), found.type, found.message)
+        for flaw in check_pod_policy(model.spec):
+            yield document.problem(("spec", *flaw.path), flaw.type, flaw.message)
 
 
 @dataclass(slots=True)
@@ -77,13 +77,13 @@ class Site:
 
         Policies see no live labels here; where they contradict each other for want of them, the node has the design's labels only.
         """
-        found = {}
+        labels = {}
         for name in sorted(self.nodes):
             declared = declare(name, self.nodes[name], None, self.policies, cluster)
             if not isinstance(declared, DeclaredLabels):
                 declared = DeclaredLabels(self.nodes[name].labels, self.nodes[name].sources)
-            found[name] = {"labels": declared.labels, "sources": declared.sources}
-        return found
+            labels[name] = {"labels": declared.labels, "sources": declared.sources}
+        return labels
 
 
 def load(sources: Iterable[Source], *, previous: Iterable[Source] = (), now: datetime | None = None) -> Site:
@@ -138,8 +138,8 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     problems += shaped.check_selected(site.policies.alias_pairs)
     site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions(), *shaped.reconciled_keys()]
     order = {source.file: number for number, source in enumerate(sources)}
-    for found in (problems, site.warnings):
-        found.sort(key=lambda problem: (order.get(problem.file, -1), problem.line))
+    for problem_list in (problems, site.warnings):
+        problem_list.sort(key=lambda problem: (order.get(problem.file, -1), problem.line))
     return site, problems
 
 
@@ -148,7 +148,9 @@ def _versions(site: Site, clusters: Iterable[tuple[Document, Cluster]], context:
     if site.gardener and context.now is not None:
         from shared.domain.versions.profiles import check_gardener
 
-        yield from check_gardener([each for documents in site.gardener.values() for each in documents], context.previous, context.now)
+        yield from check_gardener(
+            [gardener_document for documents in site.gardener.values() for gardener_document in documents], context.previous, context.now
+        )
     for document, cluster in clusters:
         if cluster.spec.maintenance:
             from shared.domain.versions.clusters import check_maintenance
@@ -163,7 +165,7 @@ def _foreign(document: Document) -> Problem | None:
     if wanted is None:
         message = f"unknown kind {document.kind}{did_you_mean(document.kind, API_VERSIONS) or ': known are ' + ', '.join(API_VERSIONS)}"
         if document.kind == "Node":
-            message = "a Node is no document of a site: give node lists with --nodes"
+            message = "a Node does not belong in a site: give node lists with --nodes"
         return document.problem(("kind",), "NotSupported", message)
     if version != wanted:
         message = f"{document.kind} is of apiVersion {wanted}, not {version}" if version else f"`apiVersion: {wanted}` is required"
@@ -284,20 +286,20 @@ class _Shaped:
 
     def check_conflicts(self, site: Site) -> Iterator[Problem]:
         """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""
-        found: dict[Clash, list[str]] = {}
+        clashing: dict[Clash, list[str]] = {}
         for among in _quarrels(site.policies.all):
             everywhere = [policy for policy in among.all if not policy.spec.nodes.restricts and policy.spec.exclude is None]
             for clash in clashes_of(everywhere):
-                found.setdefault(clash, ["any node"])
+                clashing.setdefault(clash, ["any node"])
             for name, node in site.nodes.items():
                 for clash in clashes_of(
                     policy for policy in among.candidates(name, node) if selects(policy, name, node, node.labels, open_=True)
                 ):
-                    names = found.setdefault(clash, [])
+                    names = clashing.setdefault(clash, [])
                     if names[-1:] != [name] and name not in names[-_SHOWN:]:
                         names.append(name)
         documents = {model.title: document for document, model in self.read}
-        for clash, names in found.items():
+        for clash, names in clashing.items():
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
             yield documents[clash.second].problem(("spec", "labels", clash.key), "Invalid", f"on {shown}: {clash}")
 
@@ -307,7 +309,7 @@ class _Shaped:
             for number, key in enumerate(model.spec.allow_protected) if isinstance(model, LabelRules) else ():
                 if key not in PROTECTED:
                     hint = did_you_mean(key, PROTECTED)
-                    yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is no protected key{hint}")
+                    yield document.problem(("spec", "allowProtected", number), "NotSupported", f"{key} is not a protected key{hint}")
 
     def reconciled_keys(self) -> Iterator[Problem]:
         """Keys that a cloud or an autoscaler sets again: whoever declares them fights it."""
@@ -361,7 +363,7 @@ def _selector_problems(document: Document, name: str, match: NodeMatch | None) -
         return
     for number, node in enumerate(match.names or ()):
         if not is_subdomain(node):
-            message = f"{node[:80]!r} is no node's name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes"
+            message = f"{node[:80]!r} is not a valid node name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes"
             yield document.problem(("spec", name, "names", number), "Invalid", message)
     for key, value in (match.match_labels or {}).items():
         if reason := key_error(key) or value_error(value):
@@ -383,6 +385,8 @@ def _quarrels(policies: Sequence[NodeLabelPolicy]) -> Iterator[Policies]:
             if policy.spec.clusters is None or cluster in policy.spec.clusters:
                 for key, value in policy.spec.labels.items():
                     wanted.setdefault((key, policy.spec.priority), {}).setdefault(value, []).append(policy)
-        among = {policy.name: policy for values in wanted.values() if len(values) > 1 for each in values.values() for policy in each}
+        among = {
+            policy.name: policy for values in wanted.values() if len(values) > 1 for contenders in values.values() for policy in contenders
+        }
         if among:
             yield Policies(among.values())

@@ -88,10 +88,10 @@ class Actions:
 
     def request(self, action: str) -> ActionRequest:
         """What was asked. Raises UnknownAction."""
-        found = self.find(action)
-        if found is None:
+        recorded = self.find(action)
+        if recorded is None:
             raise UnknownAction(f"no action {action}")
-        return found
+        return recorded
 
     def find(self, action: str) -> ActionRequest | None:
         """What was asked, or None for an id that was never accepted. Raises RecordUnreadable."""
@@ -104,10 +104,10 @@ class Actions:
     def shown(self, action: str) -> ActionRequest | None:
         """What was asked, to show it: a stand-in where the record can't be read or is gone while others of its action are there."""
         try:
-            found = self.find(action)
+            recorded = self.find(action)
         except RecordUnreadable:
             return unknown_request(action)
-        return unknown_request(action) if found is None and action.isalnum() and self._orphaned(action) else found
+        return unknown_request(action) if recorded is None and action.isalnum() and self._orphaned(action) else recorded
 
     def _orphaned(self, action: str) -> bool:
         return any(self._store.get(f"actions/{action}/{name}.json") is not None for name in ("plan", "outcome"))
@@ -132,15 +132,15 @@ class Actions:
 
     def ended(self, action: str) -> ActionOutcome | None:
         """`outcome`, to show it: also a failure where the record of the end is gone, or the plan can't be read (the next sweep says so)."""
-        found = self.outcome(action)
+        outcome = self.outcome(action)
         try:
-            if found is None and self.announced(action):
+            if outcome is None and self.announced(action):
                 raise RecordUnreadable(f"actions/{action}/outcome.json", "it is missing")
-            if found is None:
+            if outcome is None:
                 self.plan(action)
         except RecordUnreadable as torn:
             return unreadable(None, {}, unknown_request(action), str(torn), began(action))
-        return found
+        return outcome
 
     def ids(self, *, limit: int = 0) -> list[str]:
         """Every action's id, oldest first; with `limit`, the newest so many."""
@@ -202,17 +202,17 @@ class Actions:
 
     def part_outcomes(self, action: str, plan: Plan | None) -> dict[int, list[Outcome]]:
         """The outcomes stored so far, by part number; the nodes of a part that can't be read have failed with that cause."""
-        found: dict[int, list[Outcome]] = {}
+        outcomes: dict[int, list[Outcome]] = {}
         for number, key in numbered(self._store.keys(f"actions/{action}/parts/")).items():
             body = self._store.get(key)
             if body is None:
                 continue
             try:
-                found[number] = read_as(key, body, PartResult.parse).outcomes
+                outcomes[number] = read_as(key, body, PartResult.parse).outcomes
             except RecordUnreadable as torn:
                 names = plan.parts[number - 1] if plan and 1 <= number <= len(plan.parts) else []
-                found[number] = [lost_record(name, str(torn)) for name in names]
-        return found
+                outcomes[number] = [lost_record(name, str(torn)) for name in names]
+        return outcomes
 
     # states
 
@@ -359,8 +359,8 @@ def _pausing(given: list[str]) -> bool:
 
 
 def _moment(mark: bytes) -> datetime:
-    found = datetime.fromisoformat(mark.decode())
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    moment = datetime.fromisoformat(mark.decode())
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _command(action: str, verb: str, key: str, body: bytes) -> Command:
@@ -371,7 +371,7 @@ def _command(action: str, verb: str, key: str, body: bytes) -> Command:
 
 
 def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:
-    """`action.finished`: result, counts and every node that needs a person."""
+    """`action.finished`: result, counts and the nodes that need attention."""
     bad = [o.model_dump(exclude_none=True) for o in outcome.outcomes if o.outcome in ("missing", "failed", "skipped", "stopped")]
     return Notice(
         id=ACTION_FINISHED.id(request.id),

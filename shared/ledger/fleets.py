@@ -160,7 +160,7 @@ class Fleets:
                 continue
             self.unreachable += part.unreadable if isinstance(part, DocumentFleet) else []
             seen.profiles |= {profile.name: profile for profile in profiles}
-            seen.namespaced |= {(each.namespace, each.name): each for each in namespaced}
+            seen.namespaced |= {(own.namespace, own.name): own for own in namespaced}
             seen.clusters |= {cluster.id: cluster for cluster in listed}
         seen.profiles |= self.documents.profiles
         seen.namespaced |= self.documents.namespaced

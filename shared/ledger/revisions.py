@@ -165,7 +165,8 @@ class Revision:
         return self._object(
             "gardener.json",
             lambda body: [
-                Document(each["file"], 0, each["line"], each["data"]["kind"], each["name"], each["data"]) for each in body["documents"]
+                Document(entry["file"], 0, entry["line"], entry["data"]["kind"], entry["name"], entry["data"])
+                for entry in body["documents"]
             ],
         )
 
@@ -271,10 +272,10 @@ class Revisions:
 
     def staged(self, key: str) -> Staged:
         """What was staged under this key."""
-        found = read_record(self._store, key, Staged)
-        if found is None:
+        collection = read_record(self._store, key, Staged)
+        if collection is None:
             raise RecordUnreadable(key, "it is missing")
-        return found
+        return collection
 
     def _newest_staged(self, collection: str, after: str = "") -> str:
         keys = self._store.keys(f"staged/{collection}/", after=after)
@@ -371,9 +372,9 @@ class Revisions:
         from shared.domain.site import load
 
         everything = {name: (key, self.staged(key)) for name, key in sorted(keys.items())}
-        collections = {name: each for name, each in everything.items() if not each[1].removed}
+        collections = {name: collection for name, collection in everything.items() if not collection[1].removed}
         before = self.sources(previous.number) if previous else ()
-        site = load(sources_of(each for _, each in collections.values()), previous=before, now=now)
+        site = load(sources_of(collection for _, collection in collections.values()), previous=before, now=now)
         return Proposal(base, staged, collections, site)
 
     def _made(self, proposal: Proposal, by: str, now: datetime, message: str, source: str) -> bool:
@@ -408,7 +409,7 @@ class Revisions:
         for index, shard in enumerate(shards):
             self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: site.nodes[name].to_json() for name in shard}))
         self._store.create(f"{folder}/policies.json", _json(site.policies.to_json()))
-        gardener = [each for documents in site.gardener.values() for each in documents]
+        gardener = [document for documents in site.gardener.values() for document in documents]
         self._store.create(
             f"{folder}/gardener.json",
             _json({"documents": [{"file": d.file, "line": d.line, "name": d.name, "data": d.data} for d in gardener]}),

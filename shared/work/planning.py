@@ -130,8 +130,8 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
 
 def decisions(selection: Selection, ground: Ground) -> Iterator[tuple[str, Settled | Write]]:
     """Decide every node that is meant, in order of names. Writes nothing: a plan is shown, or sent out, by whoever asks."""
-    for each in _meant(selection, ground):
-        yield each.name, plan_node(each, ground.rules)
+    for node in _meant(selection, ground):
+        yield node.name, plan_node(node, ground.rules)
 
 
 def unknown_nodes(names: Iterable[str], declared: Declarations, cluster: Observed) -> list[str]:
@@ -162,7 +162,7 @@ def _meant(selection: Selection, ground: Ground) -> Iterator[Subject]:
             yield subject(name, declared.node(name), live.get(name), rules)
         return
     live = {node.name: node for node in ground.cluster.nodes()}
-    subjects = (subject(*each, rules) for each in everything(declared.nodes(), live, rules.policies, rules.cluster))
+    subjects = (subject(*pair, rules) for pair in everything(declared.nodes(), live, rules.policies, rules.cluster))
     yield from filter(matcher(selection.node_filter), subjects)
 
 
@@ -171,7 +171,7 @@ def everything(
 ) -> Iterator[tuple[str, DesignNode | None, Node | None]]:
     """Every node of the design (sorted by name, read as it goes) and of the cluster, each with what both say of it, in order of names.
 
-    A node that is not there, and that only policies for other clusters name, is no business of this cluster.
+    A node that is not there, and that only policies for other clusters name, does not concern this cluster.
     """
     others = iter(sorted(live))
     waiting = next(others, None)

@@ -97,8 +97,8 @@ class PodTopology:
                 own = _own(declared.open_cluster(cluster), place.namespace, place.pod, reads, until - self._clock())
             except (Late, ClusterError, TimeoutError) as error:
                 warnings.append(f"hullmark: extra keys are not copied, pod {place.pod} can't be read: {error}")
-        found = decide(place, keys, labels, own)
-        return Additions(found.labels, found.annotations, (*found.warnings, *warnings)) if warnings else found
+        decided = decide(place, keys, labels, own)
+        return Additions(decided.labels, decided.annotations, (*decided.warnings, *warnings)) if warnings else decided
 
     @property
     def kept(self) -> list[str]:
@@ -146,8 +146,8 @@ def _own(cluster: Cluster, namespace: str, pod: str, reads: Reads, seconds: floa
     """The pod's own labels and annotations; None when there is no such pod (then nothing binds either)."""
     if not isinstance(cluster, Pods):
         raise Late("this cluster shows no pods")
-    found = reads.get(f"pod {namespace}/{pod}", lambda: cluster.pod(namespace, pod), seconds)
-    return Own(found.labels, found.annotations) if found else None
+    own = reads.get(f"pod {namespace}/{pod}", lambda: cluster.pod(namespace, pod), seconds)
+    return Own(own.labels, own.annotations) if own else None
 
 
 def declared_by(world: World) -> PodPolicies:

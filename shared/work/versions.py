@@ -29,17 +29,21 @@ class FleetVersions:
 
     def offers(self, now: datetime) -> OfferList:
         """List every version that the profiles offer: its classification, when it expires, how many run it."""
-        found = []
+        entries = []
         for name, profile in merged_profiles(self.fleet).items():
-            users = [each for each in self.fleet.clusters.values() if (f"{each.namespace}/" if each.own else "") + each.profile == name]
-            found += offers_of(name, profile, users, now)
-        return OfferList(versions=found, unreachable=list(self.unreachable))
+            users = [
+                cluster
+                for cluster in self.fleet.clusters.values()
+                if (f"{cluster.namespace}/" if cluster.own else "") + cluster.profile == name
+            ]
+            entries += offers_of(name, profile, users, now)
+        return OfferList(versions=entries, unreachable=list(self.unreachable))
 
     def decisions(self, now: datetime) -> DecisionList:
         """Show what is decided for every cluster now, whether its window is open or not."""
         plans = Planner(self.fleet).plan(now)
-        found = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
-        return DecisionList(decisions=found, unreachable=list(self.unreachable))
+        entries = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
+        return DecisionList(decisions=entries, unreachable=list(self.unreachable))
 
     def calendar(self, now: datetime, days: int | None) -> ForecastList:
         """What will happen to every cluster, so many days ahead or to the day from which nothing changes."""

@@ -42,11 +42,11 @@ def test_the_short_way_and_the_long_way_say_the_same(live: Node, declared: dict[
     design = DesignNode("n1", declared, dict.fromkeys(declared, "BaremetalNode/n1"))
     rules = Rules(Policies(), "default", in_force(KEP_793, version))
     short = plan_node(subject("n1", design, live, rules), rules)
-    way, planning.true_already = planning.true_already, lambda *_: False
+    way, planning.in_sync = planning.in_sync, lambda *_: False
     try:
         long = plan_node(subject("n1", design, live, rules), rules)
     finally:
-        planning.true_already = way
+        planning.in_sync = way
     assert short == long
     if isinstance(short, Settled) and short.outcome.outcome == "unchanged":
         assert {key: live.labels.get(key) for key in declared} == declared

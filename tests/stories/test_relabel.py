@@ -190,7 +190,7 @@ def test_a_key_that_another_manager_holds_is_taken_left_or_fails_its_node(fleet:
     assert fleet.labels("n1")["team"] == value
     if how != "force":
         (told,) = fleet.ended(action).outcomes
-        assert "team is held by a-colleague" in told.message
+        assert "team is owned by a-colleague" in told.message
 
 
 @pytest.mark.parametrize("how", ["skip", "fail"])

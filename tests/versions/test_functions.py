@@ -216,7 +216,7 @@ def test_an_update_whose_window_has_shut_meanwhile_is_skipped_with_its_reason(si
     (skipped,) = site.notices("update.skipped")
     assert (skipped["code"], skipped["message"]) == (
         "OutsideWindow",
-        "the maintenance window is shut; the update happens when it opens (2026-11-22 22:00 UTC)",
+        "the maintenance window is closed; the update happens when it opens (2026-11-22 22:00 UTC)",
     )
 
 

@@ -59,8 +59,8 @@ def resolve(
     layered: dict[str, list[Rendered]] = {}
     policies = [document for kind in by_kind if kind.startswith("deckhand/LayeringPolicy/") for document in by_kind[kind]]
     everything = render([document for kind in RESOLVED for document in by_kind.get(kind, ())], policies, design.problems, design.warnings)
-    for each in everything:
-        layered.setdefault(each.document.kind, []).append(each)
+    for rendered in everything:
+        layered.setdefault(rendered.document.kind, []).append(rendered)
     hardware = {document.name for document in by_kind.get(HARDWARE, ())}
     _Resolver(design, layered, hardware, list(generated), allowed, previous).run()
     return design
@@ -129,7 +129,7 @@ class _Resolver:
             if known is document:
                 yield rendered
             else:
-                message = f"{document.title} is there twice: the other is at {known.file}:{known.line}"
+                message = f"{document.title} is there twice: the first is at {known.file}:{known.line}"
                 self.problem(document.problem(("metadata", "name"), "Duplicate", message))
 
     def problem(self, problem: Problem) -> None:
@@ -175,10 +175,10 @@ class _Resolver:
 
     def ask(self, region: Rendered) -> None:
         """Add the generated labels that a Region asks for."""
-        for number, each in enumerate((region.data or {}).get("generated_labels") or ()):
+        for number, request in enumerate((region.data or {}).get("generated_labels") or ()):
             path: Path = ("data", "generated_labels", number)
             try:
-                spec = _GENERATED.validate_python(each)
+                spec = _GENERATED.validate_python(request)
             except ValidationError as error:
                 self.design.problems += problems_of(error, GeneratedLabelsSpec, region.document, path)
                 continue
@@ -197,14 +197,14 @@ class _Resolver:
                 if parent not in self.profiles:
                     break
                 if parent in chain:
-                    loop = [*itertools.dropwhile(lambda each: each != parent, chain), parent]
+                    loop = [*itertools.dropwhile(lambda profile: profile != parent, chain), parent]
                     message = f"the profiles inherit from one another: {' → '.join(loop)}"
                     self.problem(self.profiles[at].problem(("data", "host_profile"), "Invalid", message))
                     self.compiled.update(dict.fromkeys(chain))
                     return None
                 chain[parent], at = None, parent
-            for each in reversed(chain):
-                self.compiled[each] = self.effective(self.profiles[each])
+            for ancestor in reversed(chain):
+                self.compiled[ancestor] = self.effective(self.profiles[ancestor])
         return self.compiled[name]
 
     def parent_of(self, rendered: Rendered) -> str | None:
@@ -224,10 +224,10 @@ class _Resolver:
             self.problem(rendered.problem(("data", "host_profile"), "NotFound", message))
             return None
         else:
-            found = self.compiled[parent]
-            if found is None:
+            inherited = self.compiled[parent]
+            if inherited is None:
                 return None
-            below = found
+            below = inherited
         metadata = data.get("metadata") or {}
         owner_data, tags = metadata.get("owner_data") or {}, metadata.get("tags") or []
         if parent is None:
@@ -318,8 +318,8 @@ class _Resolver:
         if not addresses:
             self.problem(rendered.problem(("data", "addressing"), "Required", f"{rendered.name} has no address: give at least one"))
             return
-        for number, each in enumerate(addresses):
-            address = each["address"]
+        for number, entry in enumerate(addresses):
+            address = entry["address"]
             if address.lower() == "dhcp":
                 continue
             first = self.addresses.setdefault(_ip(address), rendered.name)
@@ -332,21 +332,23 @@ class _Resolver:
         """The labels and sources with the generated ones over them."""
         labels: dict[str, str] = {}
         sources: dict[str, str] = {}
-        for each in self.generated:
-            value, path = _VALUES[each.from_](rendered, node, profile)
+        for generated in self.generated:
+            value, path = _VALUES[generated.from_](rendered, node, profile)
             if isinstance(value, list):
                 if len(value) > 1:
-                    message = f"{each.source} puts the tag under {each.key}, and {rendered.name} has {len(value)}: {', '.join(value)}"
+                    message = (
+                        f"{generated.source} puts the tag under {generated.key}, and {rendered.name} has {len(value)}: {', '.join(value)}"
+                    )
                     self.problem(rendered.problem(path, "Invalid", message))
                     continue
                 value = value[0] if value else None
             if not value:
                 continue
             if reason := value_error(value):
-                message = f"{each.source} makes {value!r} the value of {each.key}: {reason}"
+                message = f"{generated.source} makes {value!r} the value of {generated.key}: {reason}"
                 self.problem(rendered.problem(path, "Invalid", message))
                 continue
-            labels[each.key], sources[each.key] = value, each.source
+            labels[generated.key], sources[generated.key] = value, generated.source
         return over(labels, node.labels), over(sources, node.sources)
 
 

@@ -60,7 +60,7 @@ class _Layering:
         """By document: its parent; None where it cannot be told which. A document that stands as it is has no entry."""
         self.replaced: dict[int, Document] = {}
         self.labelled: dict[tuple[str, str, str], list[Document]] = {}
-        self.found: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[Document]] = {}
+        self.parents_by_selector: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[Document]] = {}
 
     def render(self) -> list[Rendered]:
         layered = [
@@ -84,13 +84,13 @@ class _Layering:
         ]
 
     def is_well_formed(self, document: Document) -> bool:
-        found = [document.problem((*_WHERE, *path), type_, message) for path, type_, message in _malformed(document, self.order)]
+        problems = [document.problem((*_WHERE, *path), type_, message) for path, type_, message in _malformed(document, self.order)]
         for path, wanted in ((_WHERE, dict), (("metadata", "replacement"), bool)):
             value = _get(document.data, path)
             if value is not _MISSING and value is not None and not isinstance(value, wanted):
-                found.append(document.problem(path, "Invalid", f"must be {type_name(wanted())}, not {type_name(value)}"))
-        self.problems += found
-        return not found
+                problems.append(document.problem(path, "Invalid", f"must be {type_name(wanted())}, not {type_name(value)}"))
+        self.problems += problems
+        return not problems
 
     def index(self) -> None:
         for document in self.documents:
@@ -124,18 +124,18 @@ class _Layering:
     def candidates(self, document: Document, selector: Mapping[str, str]) -> list[Document]:
         layer = str(_definition(document).get("layer"))
         key = (document.kind, layer, tuple(sorted(selector.items())))
-        if key not in self.found:
+        if key not in self.parents_by_selector:
             below = self.order.index(layer)
             lists = [self.labelled.get((document.kind, name, value), []) for name, value in selector.items()]
             matching = [
-                (self.order.index(their), each)
-                for each in min(lists, key=len)
-                if (their := str(_definition(each).get("layer"))) in self.order[:below]
-                and all(_labels(each).get(name) == value for name, value in selector.items())
+                (self.order.index(their), candidate)
+                for candidate in min(lists, key=len)
+                if (their := str(_definition(candidate).get("layer"))) in self.order[:below]
+                and all(_labels(candidate).get(name) == value for name, value in selector.items())
             ]
             nearest = max((place for place, _ in matching), default=-1)
-            self.found[key] = [each for place, each in matching if place == nearest]
-        return self.found[key]
+            self.parents_by_selector[key] = [candidate for place, candidate in matching if place == nearest]
+        return self.parents_by_selector[key]
 
     def check_replacement(self, document: Document, parent: Document) -> None:
         same = document.name == parent.name
@@ -306,8 +306,8 @@ def _with(data: Any, steps: Path, value: Any) -> Any:
         return value
     step, rest = steps[0], steps[1:]
     if isinstance(step, str):
-        found = data if isinstance(data, dict) else {}
-        return found | {step: _with(found.get(step), rest, value)}
+        mapping = data if isinstance(data, dict) else {}
+        return mapping | {step: _with(mapping.get(step), rest, value)}
     if not isinstance(data, list) or step >= len(data):
         raise _NoSuchPath(f"finds no item {step} in its parent")
     return [_with(item, rest, value) if number == step else item for number, item in enumerate(data)]

@@ -19,10 +19,10 @@ def flat(mapping: Mapping[str, str]) -> Mapping[str, str]:
     """The same as one dict, for those who look at every key."""
     if not isinstance(mapping, ChainMap):
         return mapping
-    found: dict[str, str] = {}
-    for each in reversed(mapping.maps):
-        found.update(each)
-    return found
+    flattened: dict[str, str] = {}
+    for layer in reversed(mapping.maps):
+        flattened.update(layer)
+    return flattened
 
 
 @dataclass(frozen=True, slots=True)

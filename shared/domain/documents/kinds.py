@@ -169,7 +169,7 @@ GeneratedFrom = Literal["rack", "tag", "hardwareProfile", "hostProfile", "hostna
 
 
 class GeneratedLabelsSpec(StrictModel):
-    """A label that the design itself answers: `key` gets what `from` says of the node (docs/documents.md, "GeneratedLabels")."""
+    """A label generated from the design: `key` gets the property of the node that `from` names (docs/documents.md)."""
 
     from_: GeneratedFrom
     key: str
@@ -255,15 +255,15 @@ def parsed(document: Document) -> HullmarkDocument | list[Problem]:
 
 def problems_of(error: ValidationError, model: type[BaseModel], document: Document, base: Path = ()) -> Iterator[Problem]:
     """Pydantic's errors as problems of the document; `base` is where the model begins in it."""
-    for each in error.errors(include_url=False):
-        path = tuple(step for step in each["loc"] if step != "[key]")
-        type_, message = _field_error(each["type"], each, model, path)
+    for flaw in error.errors(include_url=False):
+        path = tuple(step for step in flaw["loc"] if step != "[key]")
+        type_, message = _field_error(flaw["type"], flaw, model, path)
         yield document.problem(base + path, type_, message)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`: did you mean x?`, where something known looks like it; else empty."""
-    folded = {each.lower(): each for each in known}
+    folded = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
     return f": did you mean {folded[close[0]]}?" if close else ""
 
@@ -314,4 +314,4 @@ def _fields_of(model: type[BaseModel] | type[AliasPair]) -> list[tuple[str, Any]
 def _model_in(annotation: Any) -> type[BaseModel] | type[AliasPair] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel | AliasPair):
         return annotation
-    return next((found for each in get_args(annotation) if (found := _model_in(each))), None)
+    return next((inner for argument in get_args(annotation) if (inner := _model_in(argument))), None)

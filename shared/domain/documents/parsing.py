@@ -105,10 +105,10 @@ def _json(data: bytes) -> Any:
         return None
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        mapping = dict(pairs)
+        if len(mapping) != len(pairs):
             raise ValueError
-        return found
+        return mapping
 
     def refuse(_: str) -> None:
         raise ValueError
@@ -129,7 +129,7 @@ def _depth(value: Any) -> int:
     level, depth = [value], 0
     while level:
         depth += 1
-        level = [child for each in level if isinstance(each, dict | list) for child in (each.values() if isinstance(each, dict) else each)]
+        level = [child for node in level if isinstance(node, dict | list) for child in (node.values() if isinstance(node, dict) else node)]
     return depth
 
 
@@ -187,7 +187,7 @@ class _Builder:
     def __init__(self, data: bytes, flaws: list[Flaw]) -> None:
         self.flaws = flaws
         """Of the document that is being read."""
-        self.found = 0
+        self.problem_count = 0
         self.next = _parser(data).get_event
         self.anchors: dict[str, Any] = {}
         self.sizes: dict[int, int] = {}
@@ -237,7 +237,7 @@ class _Builder:
         return value
 
     def mapping(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         merged: Any = None
         following = self.next
         while True:
@@ -260,13 +260,13 @@ class _Builder:
                 self.path.pop()
             if name == "<<" and merged is None and type(key) is ScalarEvent and key.implicit[0]:
                 merged = self.merged(key, value)
-            elif name in found:
+            elif name in members:
                 self.path.append(name)
                 self.problem(key, f"the key {name!r} is here twice: keep one", "Duplicate")
                 self.path.pop()
             else:
-                found[name] = value
-        return {**merged, **found} if merged else found
+                members[name] = value
+        return {**merged, **members} if merged else members
 
     def key(self, event: Any) -> str:
         if type(event) is AliasEvent:
@@ -285,12 +285,12 @@ class _Builder:
         return {name: part[name] for part in reversed(parts) for name in part}
 
     def sequence(self, depth: int) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         while type(event := self.next()) is not SequenceEndEvent:
-            self.path.append(len(found))
-            found.append(self.value(event, depth + 1))
+            self.path.append(len(items))
+            items.append(self.value(event, depth + 1))
             self.path.pop()
-        return found
+        return items
 
     def alias(self, event: Any) -> Any:
         if event.anchor not in self.anchors:
@@ -316,8 +316,8 @@ class _Builder:
 
     def problem(self, event: Any, message: str, type_: str = "Syntax") -> None:
         line = event.start_mark.line + 1
-        self.found += 1
-        if self.found > MAX_PROBLEMS:
+        self.problem_count += 1
+        if self.problem_count > MAX_PROBLEMS:
             raise _Broken(line, f"more than {MAX_PROBLEMS} problems: this file is not read on")
         self.flaws.append(Flaw(line, tuple(self.path), type_, message))
 
@@ -338,22 +338,22 @@ def lines(data: bytes, offset: int, first: int) -> dict[Path, int]:
     stream = io.BytesIO(data)
     stream.seek(offset)
     following = _parser(stream).get_event
-    found: dict[Path, int] = {}
+    known: dict[Path, int] = {}
     with suppress(yaml.YAMLError):  # JSON that YAML would not read has the lines up to there
         following(), following()  # the stream's and the document's start
-        _note(following, following(), (), first, found)
-    return found
+        _note(following, following(), (), first, known)
+    return known
 
 
-def _note(following: Any, event: Any, path: Path, first: int, found: dict[Path, int]) -> None:
-    found.setdefault(path, event.start_mark.line + first)
+def _note(following: Any, event: Any, path: Path, first: int, known: dict[Path, int]) -> None:
+    known.setdefault(path, event.start_mark.line + first)
     if type(event) is SequenceStartEvent:
         for number in count():
             if type(event := following()) is SequenceEndEvent:
                 return
-            _note(following, event, (*path, number), first, found)
+            _note(following, event, (*path, number), first, known)
     elif type(event) is MappingStartEvent:
         while type(key := following()) is not MappingEndEvent:
             name = (*path, str(getattr(key, "value", "")))
-            found.setdefault(name, key.start_mark.line + first)
-            _note(following, following(), name, first, found)
+            known.setdefault(name, key.start_mark.line + first)
+            _note(following, following(), name, first, known)

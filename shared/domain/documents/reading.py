@@ -24,7 +24,7 @@ class Source:
 
     file: str
     data: bytes
-    _found: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _lines: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What finding lines has found so far (see `_lines_of`)."""
 
 
@@ -145,10 +145,10 @@ def _part(source: Source) -> str:
         return part
     from shared.domain.documents.parsing import values
 
-    found = [(value, flaws) for _, value, flaws in values(source.data)]
+    parsed = [(value, flaws) for _, value, flaws in values(source.data)]
     framed = [value for _, value, flaws in values(f"a: 1\n{part}---\na: 1\n".encode())]
-    wanted = [value for value, _ in found if value is not None]
-    if any(flaws for _, flaws in found) or [value for value in framed if value is not None] == [_FRAME, *wanted, _FRAME]:
+    wanted = [value for value, _ in parsed if value is not None]
+    if any(flaws for _, flaws in parsed) or [value for value in framed if value is not None] == [_FRAME, *wanted, _FRAME]:
         return part
     return "".join(f"---\n# {name}\n{_json_line(value)}\n" for value in wanted)
 
@@ -249,10 +249,10 @@ def _lines_of(source: Source, first: int) -> dict[Path, int]:
     """The line of every path of the YAML document whose value begins on line `first`. The last one looked at is kept."""
     from shared.domain.documents.parsing import lines, offsets
 
-    found = source._found
-    if "offsets" not in found:
-        found["offsets"] = offsets(source.data)
-    if found.get("first") != first:
-        found["first"], found["lines"] = first, lines(source.data, found["offsets"][first - 1], first)
-    paths: dict[Path, int] = found["lines"]
+    cache = source._lines
+    if "offsets" not in cache:
+        cache["offsets"] = offsets(source.data)
+    if cache.get("first") != first:
+        cache["first"], cache["lines"] = first, lines(source.data, cache["offsets"][first - 1], first)
+    paths: dict[Path, int] = cache["lines"]
     return paths

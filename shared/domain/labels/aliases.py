@@ -30,14 +30,14 @@ KEP_793: tuple[AliasPair, ...] = (
     AliasPair("kubernetes.io/os", "beta.kubernetes.io/os", from_="1.18"),
     AliasPair("kubernetes.io/arch", "beta.kubernetes.io/arch", from_="1.18"),
 )
-"""The pairs that hold where no LabelAliases document declares others. Until 1.17 the beta keys were true and the GA keys followed;
-from 1.18 the GA keys are true, and a beta key that somebody removed stays removed."""
+"""The pairs that hold where no LabelAliases document declares others. Until 1.17 the beta keys were the primaries and the GA keys followed;
+from 1.18 the GA keys are the primaries, and a beta key that somebody removed stays removed."""
 
 
 def cluster_version(text: str) -> ClusterVersion:
     """Read `v1.17.3-gke.5`, `1.18`, `1.17+`. What says no version (empty, unknown) counts as the newest."""
-    found = _VERSION.match(text.strip())
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else NEWEST
+    match = _VERSION.match(text.strip())
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else NEWEST
 
 
 def oldest(versions: Iterable[str]) -> str:
@@ -99,7 +99,7 @@ def aliases_for(
     owners: Mapping[str, Sequence[str]] | None = None,
     manager: str = ALIAS_OWNER,
 ) -> AliasPlan:
-    """Decide the aliases of one node together with its declared labels, so that one plan makes both true.
+    """Decide the aliases of one node together with its declared labels, in one plan.
 
     `observed`: the node's labels now. `declared`: the labels about to be applied. `dropped`: keys that this apply takes away.
     `pairs`: those in force. `held`: keys that the manager holds by Apply now (`Node.applied`); `owners`: every holder of a key

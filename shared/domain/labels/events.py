@@ -1,4 +1,4 @@
-"""What happened to a node, whoever tells it: Knative's ApiServerSource, a GKE audit log entry, or our own forwarder.
+"""What happened to a node, read from Knative's ApiServerSource, a GKE audit log entry, or our own forwarder.
 
 An event is a hint, not the truth: it may be late, repeated, lost, or say less than the node does. It carries as much of the node as it
 has, so that most events need no read; what it does not say is None, and then the node is read.
@@ -70,7 +70,7 @@ class NodeChange(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An event that is fine and no business of ours: a code to count by, and why in words."""
+    """A valid event that does not concern us: a code to count by, and the reason in words."""
 
     code: Literal["NoChange", "NotANode", "NotTheNodeItself", "MetadataUntouched", "CallFailed", "ClusterUnknown"]
     reason: str

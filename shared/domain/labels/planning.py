@@ -1,4 +1,4 @@
-"""What one node needs: its declared labels and its aliases in one plan, against what the cluster shows. Pure."""
+"""Plan one node: its declared labels and its aliases together, against the node in the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
     if live is None:
         where = f"cluster {rules.cluster} has no node {name}"
         if subject.design:
-            where = f"the documents name {name}, cluster {rules.cluster} has no such node"
+            where = f"the documents name {name}, but cluster {rules.cluster} has no such node"
         return _settled(name, "missing", "NodeNotFound", where)
-    if true_already(declared, live, rules.pairs, rules.owner):
+    if in_sync(declared, live, rules.pairs, rules.owner):
         return _settled(name, "unchanged")
     if followers := _declared_secondaries(declared, rules.pairs):
         return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead")
@@ -148,8 +148,8 @@ def _declared_secondaries(declared: DeclaredLabels, pairs: tuple[AliasPair, ...]
     ]
 
 
-def true_already(declared: DeclaredLabels, live: Node, pairs: tuple[AliasPair, ...], owner: Owner = HULLMARK) -> bool:
-    """Whether a node is plainly as declared: most of a fleet is, and this is the short way to see it. False decides nothing."""
+def in_sync(declared: DeclaredLabels, live: Node, pairs: tuple[AliasPair, ...], owner: Owner = HULLMARK) -> bool:
+    """Whether a node is certainly in sync: a quick check that settles most of a fleet. False decides nothing."""
     labels = live.labels
     return (
         declared.prune == "owned"

@@ -60,7 +60,7 @@ class LabelPlan(BaseModel):
     @property
     def failing(self) -> bool:
         """Whether a node can't be brought in sync."""
-        return any(each.outcome == "failed" for each in self.blocked.values())
+        return any(node.outcome == "failed" for node in self.blocked.values())
 
 
 def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int | None, cluster: str, server_version: str) -> LabelPlan:

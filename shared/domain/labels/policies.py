@@ -40,7 +40,7 @@ KEEP_DOMAINS = (
 def in_domains(key: str, domains: Iterable[str]) -> bool:
     """Whether the key's domain is one of these or below one. A key without a domain is in none."""
     domain, slash, _ = key.rpartition("/")
-    return bool(slash) and any(domain == each or domain.endswith(f".{each}") for each in domains)
+    return bool(slash) and any(domain == parent or domain.endswith(f".{parent}") for parent in domains)
 
 
 # --- what the design and the policies declare ------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Policies:
         if design != DesignNode(design.name) or not (naming := self._by.get(("name", design.name))):
             return True
         clusters = [self.all[number].spec.clusters for number in naming]
-        return any(each is None or cluster in each for each in clusters)
+        return any(names is None or cluster in names for names in clusters)
 
     def selecting(self, name: str, design: DesignNode | None, own: Mapping[str, str], cluster: str) -> list[NodeLabelPolicy]:
         """The policies that select this node, highest priority first. `own`: the node's own labels (see `own_labels`)."""
@@ -179,14 +179,14 @@ class Policies:
 
     def candidates(self, name: str, design: DesignNode | None) -> Iterator[NodeLabelPolicy]:
         """Every policy that names, racks and tags don't rule out."""
-        found = list(self._others)
+        numbers = list(self._others)
         if self._by:
-            found += self._by.get(("name", name), ())
+            numbers += self._by.get(("name", name), ())
             if design is not None:
-                found += self._by.get(("rack", design.rack), ()) if design.rack else ()
+                numbers += self._by.get(("rack", design.rack), ()) if design.rack else ()
                 for tag in design.tags:
-                    found += self._by.get(("tag", tag), ())
-        return (self.all[number] for number in sorted(set(found)))
+                    numbers += self._by.get(("tag", tag), ())
+        return (self.all[number] for number in sorted(set(numbers)))
 
 
 def keys_looked_at(policy: NodeLabelPolicy) -> Iterator[str]:

@@ -16,8 +16,8 @@ def asked_for(body: Any) -> tuple[dict[str, str], list[str]]:
     """
     if isinstance(body, Mapping):
         pairs = list(body.items())
-    elif isinstance(body, list) and all(isinstance(each, Mapping) and set(each) == {"key", "value"} for each in body):
-        pairs = [(each["key"], each["value"]) for each in body]
+    elif isinstance(body, list) and all(isinstance(entry, Mapping) and set(entry) == {"key", "value"} for entry in body):
+        pairs = [(entry["key"], entry["value"]) for entry in body]
     else:
         return {}, ['labels are an object {"key": "value"}, or a list of {"key": …, "value": …}']
     problems = [f"{key!r}: a label key is a string" for key, _ in pairs if not isinstance(key, str)]

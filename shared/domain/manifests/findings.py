@@ -123,12 +123,12 @@ class Renamings:
 
     def hits(self, text: str) -> list[Hit]:
         """Every old key in a text, in its order."""
-        found = []
+        spotted = []
         for line in self._lines_with_a_needle(text):
             for match in self.pattern.finditer(text, *line):
                 separator = next((mark for mark in ("~1", "\\/") if mark in match[0]), "/")
-                found.append(Hit(match.start(), match.end(), match[0].replace(separator, "/"), separator))
-        return found
+                spotted.append(Hit(match.start(), match.end(), match[0].replace(separator, "/"), separator))
+        return spotted
 
     def _lines_with_a_needle(self, text: str) -> list[tuple[int, int]]:
         """The spans of the lines worth searching: plain search finds them many times faster than the pattern would."""
@@ -182,17 +182,17 @@ def _judge(text: str, hits: Sequence[Hit], renamings: Renamings) -> list[Judged]
     templates: list[Hit] = []
     for index, inside in by_document.items():
         start, end = starts[index], starts[index + 1]
-        found = read_document(
+        verdicts = read_document(
             text[start:end],
             [hit.moved(-start) for hit in inside],
             lambda inner: _judge(inner, renamings.hits(inner), renamings),
             new=renamings.new,
             beta=BETA,
         )
-        if found is None:
+        if verdicts is None:
             templates += inside
         else:
-            judged += [(hit.moved(start), verdict) for hit, verdict in found]
+            judged += [(hit.moved(start), verdict) for hit, verdict in verdicts]
     if templates:
         judged += read_template(text, templates, new=renamings.new, beta=BETA)
     return sorted(judged, key=lambda one: one[0].start)

@@ -299,8 +299,8 @@ def _opened_on_line(before: str) -> tuple[str, ...]:
             opened.append(at)
         elif char in "}]" and opened:
             opened.pop()
-    found = (_OPENED_BY.search(before, max(0, at - 300), at) for at in opened[-_MOST_BLOCKS:])
-    return tuple(name["name"] for name in found if name)
+    matches = (_OPENED_BY.search(before, max(0, at - 300), at) for at in opened[-_MOST_BLOCKS:])
+    return tuple(name["name"] for name in matches if name)
 
 
 def _in_comment(before: str) -> bool:

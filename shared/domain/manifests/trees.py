@@ -104,7 +104,7 @@ def read_document(text: str, hits: Sequence[Hit], reader: Reader, *, new: Mappin
 
 def _compose(text: str, hits: Sequence[Hit]) -> list[tuple[Hit, _Node]]:
     """Build the tree and return the scalars that hold a hit. Raises YAMLError."""
-    found: list[tuple[Hit, _Node]] = []
+    scalars: list[tuple[Hit, _Node]] = []
     anchors: dict[str, _Node] = {}
     around: list[_Node] = []
     rest = list(reversed(hits))
@@ -130,10 +130,10 @@ def _compose(text: str, hits: Sequence[Hit]) -> list[tuple[Hit, _Node]]:
         if event.anchor:
             anchors[event.anchor] = node
         if kind == "scalar":
-            found += _covered(rest, node) if rest and rest[-1].start < node.end else ()
+            scalars += _covered(rest, node) if rest and rest[-1].start < node.end else ()
         else:
             _enter(around, node)
-    return found
+    return scalars
 
 
 def _enter(around: list[_Node], node: _Node) -> None:
@@ -211,7 +211,7 @@ def _judge_in_text(text: str, node: _Node, hit: Hit, reader: Reader) -> Verdict 
         return UNKNOWN_PLACE
     indent = len(written) - len(lines[row])
     inside = sum(len(line) + 1 for line in lines[:row]) + hit.start - starts[row] - indent
-    return next((verdict for found, verdict in reader(node.value) if found.start == inside), None)
+    return next((verdict for nested, verdict in reader(node.value) if nested.start == inside), None)
 
 
 def _family(mapping: _Node) -> list[_Node]:

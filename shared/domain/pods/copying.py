@@ -52,7 +52,7 @@ class PolicyFlaw(NamedTuple):
 
 def check_pod_policy(spec: PodLabelPolicySpec) -> list[PolicyFlaw]:
     """What is wrong with a policy that has the right form: keys that are none, and keys that pods must keep. Empty: it may be committed."""
-    found = [
+    flaws = [
         PolicyFlaw((name, number), *wrong)
         for name, keys, patterns in (("topology", spec.topology, False), ("extra", spec.extra, True))
         for number, key in enumerate(keys)
@@ -62,8 +62,8 @@ def check_pod_policy(spec: PodLabelPolicySpec) -> list[PolicyFlaw]:
         for number, namespace in enumerate(namespaces or ()):
             if not _NAMESPACE.fullmatch(namespace):
                 text = f"`{namespace}` is not the name of a namespace; patterns are not taken, name each one"
-                found.append(PolicyFlaw(("namespaces", name, number), "Invalid", text))
-    return found
+                flaws.append(PolicyFlaw(("namespaces", name, number), "Invalid", text))
+    return flaws
 
 
 def _wrong_key(key: str, patterns: bool) -> tuple[str, str] | None:
@@ -331,7 +331,7 @@ def answer(uid: str, operations: list[dict[str, Any]], warnings: Iterable[str] =
 
 
 def decide(place: Placement, keys: Copying, node: Mapping[str, str] | None, own: Own | None = None) -> Additions:
-    """What this pod gets from its node. `keys`: of its namespace. `node` None: there is no such node. `own`: the bound pod, where read."""
+    """Decide what this pod gets from its node. `keys`: of its namespace. `node` None: no such node. `own`: the bound pod, if read."""
     if not keys:
         return Additions()
     if node is None:

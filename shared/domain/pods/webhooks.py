@@ -48,19 +48,19 @@ class Client:
 
     def problems(self) -> list[str]:
         """What the API server or TLS would refuse later, silently."""
-        found = []
+        listed = []
         if bool(self.url) == bool(self.service):
-            found.append("give --url or --service, one of them")
+            listed.append("give --url or --service, one of them")
         url = urlsplit(self.url)
         if self.url and (url.scheme != "https" or not url.hostname or url.query or url.fragment or url.username):
-            found.append(f"--url {self.url}: the API server takes https://host[:port][/path], without user, query and fragment")
+            listed.append(f"--url {self.url}: the API server takes https://host[:port][/path], without user, query and fragment")
         if self.service and not re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", self.service):
-            found.append(f"--service {self.service}: namespace/name[:port]")
+            listed.append(f"--service {self.service}: namespace/name[:port]")
         if self.service and not (self.ca or self.cert_manager):
-            found.append("--service needs --ca-file (or --cert-manager): no public CA signs names of services, every call would fail")
+            listed.append("--service needs --ca-file (or --cert-manager): no public CA signs names of services, every call would fail")
         if self.ca and ("-----BEGIN CERTIFICATE-----" not in self.ca or "PRIVATE KEY" in self.ca):
-            found.append("--ca-file: a PEM file of certificates, and of nothing else, is wanted")
-        return found
+            listed.append("--ca-file: a PEM file of certificates, and of nothing else, is wanted")
+        return listed
 
     def config(self) -> dict[str, Any]:
         """`clientConfig`."""
@@ -128,8 +128,8 @@ class ServerFacts:
     @property
     def minor(self) -> tuple[int, int] | None:
         """(1, 35); None where the version is unknown."""
-        found = re.match(r"v?(\d+)\.(\d+)", self.version)
-        return (int(found[1]), int(found[2])) if found else None
+        match = re.match(r"v?(\d+)\.(\d+)", self.version)
+        return (int(match[1]), int(match[2])) if match else None
 
     @property
     def copies_labels(self) -> bool | None:
@@ -354,7 +354,7 @@ def judge(
     configurations: Iterable[Object], policies: Sequence[PodLabelPolicySpec], server: ServerFacts, *, given: bool = False
 ) -> list[CheckResult]:
     """Every check on every webhook that sees bindings or is ours, in the order of the table. `given`: all of them are meant as ours."""
-    found = []
+    results = []
     for configuration in configurations:
         for webhook in configuration.get("webhooks") or ():
             case = Case(configuration, webhook, policies, server, given)
@@ -362,7 +362,7 @@ def judge(
                 continue
             for name, severity, check in CHECKS:
                 if message := check(case):
-                    found.append(
+                    results.append(
                         CheckResult(str(_metadata(configuration).get("name", "")), str(webhook.get("name", "")), name, severity, message)
                     )
-    return found
+    return results

@@ -1,4 +1,4 @@
-"""Why a request is refused, and what becomes of an action and of its nodes."""
+"""Why a request is refused, and how an action and its nodes end."""
 
 from __future__ import annotations
 
@@ -9,36 +9,43 @@ REQUESTS = Group(
     said_by="the API (`details.messageList[].reason`), the command line, the notice `request.refused`",
     modules=("functions/api/", "functions/relabel_request/", "shared/work/intake.py", "shared/world.py", "shared/ports.py", "local/"),
     reasons={
-        "Malformed": Reason("the message is no request: it is no JSON, or a field is unknown or wrong", "correct it and publish it again"),
+        "Malformed": Reason(
+            "the message is not a valid request: not JSON, or a field is unknown or wrong", "correct it and publish it again"
+        ),
         "NoCommittedRevision": Reason(
             "there are no committed documents", "`hullmark documents stage -f …`, then `hullmark documents commit`"
         ),
         "NoSiteAction": Reason(
-            "single nodes were named, and no revision has taken part in an action on the whole site yet",
+            "single nodes were named, but no action on the whole site has run yet",
             "`hullmark relabel --all`, or adopt a deployed site: `hullmark documents tag N site-action-success`",
         ),
         "UnknownNode": Reason("neither the documents nor the cluster know a node of this name", "correct the name"),
         "ClusterUnknown": Reason(
-            "it is not clear which cluster is meant, or how to reach it",
+            "the cluster is ambiguous, or there is no way to reach it",
             "name one of the revision's Cluster documents, or set `HULLMARK_CLUSTER`",
         ),
-        "UnknownParameter": Reason("the action takes no such parameter", "choose one of those that the message lists"),
-        "UnsupportedAction": Reason("there is no action of this name that can be asked for", "see [actions.md](actions.md)"),
-        "UnknownAction": Reason("there is no action with this id", "`hullmark actions list` shows those there are"),
-        "UnknownRevision": Reason("there is no revision with this number", "`hullmark documents list` shows those there are"),
+        "UnknownParameter": Reason("the action takes no such parameter", "choose one that the message lists"),
+        "UnsupportedAction": Reason("no such action can be requested", "see [actions.md](actions.md)"),
+        "UnknownAction": Reason("there is no action with this id", "`hullmark actions list` shows the existing ones"),
+        "UnknownRevision": Reason("there is no revision with this number", "`hullmark documents list` shows the existing ones"),
         "NothingStaged": Reason("no collection differs from the newest revision, so there is nothing to commit", "stage documents first"),
-        "WrongState": Reason("the action can't do that in the state it is in", "look at it: `hullmark actions show ID`"),
+        "WrongState": Reason("the action can't do that in its current state", "check it: `hullmark actions show ID`"),
         "InvalidLabel": Reason("Kubernetes would refuse the key or the value", "correct it as the message says"),
         "DiffersFromDocuments": Reason(
             "a label was set by hand to another value than the documents declare; a warning",
             "change the documents, or the next sweep sets it back",
         ),
-        "Validation": Reason("documents were taken; `messageList` holds what to know about them"),
-        "Unauthenticated": Reason("nothing vouches for who is calling", "call with an identity token, at the address that checks it"),
-        "Forbidden": Reason("the local cloud takes no such request from this caller", "call it on this machine, as the message says"),
+        "Validation": Reason("the documents were accepted; `messageList` has warnings about them"),
+        "Unauthenticated": Reason("the caller's identity can't be verified", "call with an identity token, at the address that checks it"),
+        "ReadsOnly": Reason(
+            "the address is read-only, and the call would change something", "call the other address, as a member of `api_invokers`"
+        ),
+        "Forbidden": Reason(
+            "the local server does not accept this request from this caller", "call it from this machine, as the message says"
+        ),
         "SettingsError": Reason("the service is not configured", "set the variable that the message names"),
-        "StoreError": Reason("the store can't be read or written", "look at what the message says of it, then ask again"),
-        "BusError": Reason("the bus did not confirm the message, so the request ended as failed", "ask again: nothing runs twice"),
+        "StoreError": Reason("the store can't be read or written", "fix what the message says, then try again"),
+        "BusError": Reason("the bus did not confirm the message, so the request failed", "send it again: nothing runs twice"),
     },
 )
 
@@ -56,12 +63,12 @@ OUTCOMES = Group(
         "shared/ports.py",
     ),
     reasons={
-        "DryRun": Reason("this would be written; nothing was"),
-        "Drift": Reason("the node had other values, which the message names with who wrote them; they are replaced"),
-        "NodeNotFound": Reason("the cluster has no node of this name", "take it out of the documents, or wait until it joins"),
+        "DryRun": Reason("a dry run: this would be written"),
+        "Drift": Reason("the node had other values; the message names them and their owner; they are replaced"),
+        "NodeNotFound": Reason("the cluster has no node of this name", "remove it from the documents, or wait until it joins"),
         "Conflict": Reason(
-            "others hold a key with another value, and the policy says `onConflict: skip` or `fail`",
-            "let one of the two go: the message names key and field manager",
+            "another owner set a key to a different value, and the policy says `onConflict: skip` or `fail`",
+            "decide who owns the key: the message names it and its field manager",
         ),
         "PolicyConflict": Reason(
             "two policies of the same priority want different values for one key of this node", "give one of them a higher priority"
@@ -69,7 +76,7 @@ OUTCOMES = Group(
         "SecondaryDeclared": Reason(
             "the documents declare the secondary key of an alias pair, which follows its primary", "declare the primary key instead"
         ),
-        "Stale": Reason("the object changed again and again while it was written", "retry the action"),
+        "Stale": Reason("the object kept changing while it was being written", "retry the action"),
         "Stopped": Reason("the action was stopped before this was done", "retry the action"),
         "Expired": Reason("there was no result by the action's deadline", "retry the action; look for what held it up"),
         "RecordUnreadable": Reason(
@@ -83,9 +90,9 @@ OUTCOMES = Group(
             "so many nodes in a row got no answer that the part stopped asking; the message says how many, and the last cause",
             "look at the cluster, then retry the action",
         ),
-        "NoOutcome": Reason("the part of this node ended without a word about it", "retry the action"),
+        "NoOutcome": Reason("the node's part ended without an outcome for this node", "retry the action"),
         "DeadLettered": Reason(
-            "a function failed on this message at every delivery", "read that function's log, mend the cause, retry the action"
+            "a function failed on this message at every delivery", "read that function's log, fix the cause, retry the action"
         ),
     },
 )

@@ -6,20 +6,20 @@ from shared.domain.reasons.reason import Group, Reason
 
 CLUSTERS = Group(
     title="Clusters and providers",
-    said_by="whatever talks to a cluster or a provider: outcomes, requests, the command line",
+    said_by="everything that talks to a cluster or a provider: outcomes, requests, the command line",
     modules=("shared/adapters/", "shared/ports.py", "shared/wiring.py", "shared/world.py", "shared/ledger/"),
     reasons={
         "Unavailable": Reason(
-            "no answer, or one that says later: connection, timeout, 429, 5xx", "wait; it is tried again by itself, then retry the action"
+            "no answer, or a temporary error: connection, timeout, 429, 5xx", "wait, it is retried automatically; then retry the action"
         ),
         "Refused": Reason("the provider refused and gave no code", "do what the message says"),
-        "ClusterError": Reason("the cluster gave an answer that is none of the others", "do what the message says"),
+        "ClusterError": Reason("the cluster gave some other answer", "do what the message says"),
         "ClusterUnknown": Reason(
             "the cluster is not configured, or not in a way that is supported", "correct `HULLMARK_CLUSTER` or its document"
         ),
         "NodeNotFound": Reason("the cluster has no node of this name and uid", "plan again"),
-        "Conflict": Reason("an unforced write met keys that others hold", "see `onConflict` of the policy"),
-        "Stale": Reason("the object changed since it was read", "ask again"),
+        "Conflict": Reason("an unforced write met keys of other owners", "see `onConflict` of the policy"),
+        "Stale": Reason("the object changed since it was read", "try again"),
         "BadRequest": Reason("the API server does not understand the request", "report it, with the message"),
         "Unauthorized": Reason("there are no credentials, or they are not accepted", "log in, or mount valid credentials"),
         "Forbidden": Reason("the identity may not do this", "grant it the rights of `examples/rbac.yaml`"),
@@ -33,10 +33,10 @@ CLUSTERS = Group(
         "ProxyUnsupported": Reason("only http:// proxies are supported", "use one, or none"),
         "KubeconfigMissing": Reason("there is no kubeconfig file", "set `KUBECONFIG`, or mount one"),
         "KubeconfigInvalid": Reason("the kubeconfig can't be used as it is", "correct what the message names"),
-        "NotInCluster": Reason("access from inside the cluster is configured, and this is no pod", "run it in a pod, or name a kubeconfig"),
-        "UpdateRunning": Reason("the provider is busy with an earlier change of this cluster", "wait: the next check takes it up"),
+        "NotInCluster": Reason("in-cluster access is configured, but this does not run in a pod", "run it in a pod, or name a kubeconfig"),
+        "UpdateRunning": Reason("the provider is busy with an earlier change of this cluster", "wait for the next check"),
         "RecordUnreadable": Reason(
-            "an object in the store is there and is not what it should be; the message has its key",
+            "an object in the store is damaged; the message has its key",
             "restore it from a backup or an older version of the object, then retry",
         ),
         "CustomImage": Reason("the EKS node group runs an image of its own", "give its launch template a new image"),

@@ -1,4 +1,4 @@
-"""What the command line says of itself."""
+"""Errors of the command line itself."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ COMMANDS = Group(
     modules=("local/cli/",),
     reasons={
         "Usage": Reason("the arguments don't fit together", "read `hullmark COMMAND --help`"),
-        "Error": Reason("the command can't do that", "do what the message says"),
+        "Error": Reason("the command failed", "do what the message says"),
         "File": Reason("a file can't be read or written", "correct its name or its rights"),
         "NotFound": Reason("a file or folder is not there, is no regular file, is too large, or holds no documents", "name another"),
-        "Invalid": Reason("a file is not what is expected of it", "correct it as the message says"),
-        "OutsideFolder": Reason("a symbolic link leads out of the folder that is read", "name its target with `-f`, if it is meant"),
+        "Invalid": Reason("a file does not have the expected contents", "correct it as the message says"),
+        "OutsideFolder": Reason("a symbolic link leads out of the folder that is read", "name its target with `-f` to include it"),
         "StalePlan": Reason("the documents or the cluster changed since the plan was made", "make a new plan"),
         "PortTaken": Reason("another process listens on this port", "take another with `--port`"),
         "Unreachable": Reason("the server does not answer", "correct `--server`, or start it"),
-        "Redirected": Reason("the server sends elsewhere, where a token is not sent", "name the server that answers itself in `--server`"),
+        "Redirected": Reason("the server redirects, and tokens are not sent to another address", "give `--server` the final address"),
         "InsecureServer": Reason("a token would travel in plain text", "use https://"),
         "NotHullmark": Reason("what answers at this address is not Hullmark", "correct `--server`"),
         "NoToken": Reason("there is no identity token for this server", "set `HULLMARK_TOKEN`, or log in with gcloud"),
-        "NotAllowed": Reason("the server does not let this identity call it", "get it the right to, or use another one's token"),
+        "NotAllowed": Reason("the server does not let this identity call it", "get access for it, or use another identity's token"),
         "ServerError": Reason("the server failed without saying why", "read its log"),
     },
 )

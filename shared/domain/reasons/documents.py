@@ -16,17 +16,15 @@ DOCUMENTS = Group(
         "shared/ledger/",
     ),
     reasons={
-        "Syntax": Reason("the text is no YAML, or YAML of a kind that is not read here", "correct it at the line that is named"),
+        "Syntax": Reason("the text is not YAML, or uses YAML features that are not supported", "correct it at the line given"),
         "Invalid": Reason("a value has the wrong type or form", "write it as the message says"),
-        "Required": Reason("something that has to be there is missing", "add it"),
-        "Duplicate": Reason("what may be there once is there twice", "keep one; the message names the other"),
-        "Unknown": Reason(
-            "no field or schema of this name is known; of Airship's documents it is left alone, with a warning", "correct the name"
-        ),
-        "NotSupported": Reason("the value is none of those that are allowed", "choose one of those that the message lists"),
-        "NotFound": Reason("a document names another one that is not there", "add that document, or correct the name"),
+        "Required": Reason("something required is missing", "add it"),
+        "Duplicate": Reason("something that must be unique is there twice", "keep one; the message names the other"),
+        "Unknown": Reason("no field or schema has this name; in Airship's documents it is ignored with a warning", "correct the name"),
+        "NotSupported": Reason("the value is not one of the allowed ones", "choose one that the message lists"),
+        "NotFound": Reason("a document refers to one that does not exist", "add that document, or correct the name"),
         "Forbidden": Reason(
-            "the value is well-formed but not allowed here: a protected key, a version that would go down or skip a minor",
+            "the value is well-formed but not allowed here: a protected key, a downgrade or a skipped minor",
             "leave it out; `allowProtected` of a LabelRules document permits a protected key",
         ),
         "SelectsWhatItWrites": Reason(
@@ -34,8 +32,8 @@ DOCUMENTS = Group(
             "declare another key, or select by names, tags or racks",
         ),
         "Reconciled": Reason(
-            "a cloud or an autoscaler sets this key again and again, so two writers would fight over it; a warning",
-            "declare it where the cloud takes it from, or leave it out",
+            "a cloud or an autoscaler keeps resetting this key, so two writers would fight over it; a warning",
+            "declare it where the cloud reads it, or leave it out",
         ),
     },
 )

@@ -1,4 +1,4 @@
-"""Why a cluster event leads to nothing, and why a result is not recorded."""
+"""Why a cluster event is ignored, and why a result is not recorded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ EVENTS = Group(
         "functions/result_rollup/",
     ),
     reasons={
-        "NoChange": Reason("the event tells of no change of a node"),
+        "NoChange": Reason("the event is not about a change of a node"),
         "NotANode": Reason("the event is about another kind of object", "narrow the source's filter to nodes, to save messages"),
-        "NotTheNodeItself": Reason("the call was for a part of a node, its status say"),
-        "MetadataUntouched": Reason("the patch leaves labels and annotations alone"),
+        "NotTheNodeItself": Reason("the call was for a subresource of a node, such as its status"),
+        "MetadataUntouched": Reason("the patch does not touch labels and annotations"),
         "CallFailed": Reason("the API server refused the call, so nothing changed"),
         "ClusterUnknown": Reason("no Cluster document describes the cluster that the event names", "commit one, or narrow the log sink"),
         "NeverPlanned": Reason(

@@ -14,7 +14,7 @@ PODS = Group(
         "FailUnscoped": Reason("failurePolicy Fail in every namespace: while the webhook is down, no pod binds", "set Ignore"),
         "FailOnKubeSystem": Reason("failurePolicy Fail reaches kube-system", "exclude kube-system, or set Ignore"),
         "FailScoped": Reason("failurePolicy Fail in some namespaces; a warning", "set Ignore"),
-        "LongTimeout": Reason("a hanging webhook would hold each binding for long", "set a short timeoutSeconds"),
+        "LongTimeout": Reason("a hanging webhook would delay every binding", "set a short timeoutSeconds"),
         "NoCA": Reason("the API server can't verify the webhook", "add caBundle, or let cert-manager inject it"),
         "SideEffects": Reason("the API server takes no other sideEffects", "set None"),
         "MissingRule:pods": Reason("no rule for the creation of pods", "add it: `hullmark webhook manifest` prints one"),
@@ -22,12 +22,10 @@ PODS = Group(
         "MissingRule:bindings": Reason("no rule for the legacy way of binding", "add it: `hullmark webhook manifest` prints one"),
         "BindingLabelsDropped": Reason("this server does not copy a Binding's labels to its pod", "set asAnnotations: true in the policy"),
         "InTreePluginDoesIt": Reason("this server copies zone and region itself, and no policy asks for more", "delete the configuration"),
-        "InTreePluginOverlaps": Reason("this server copies zone and region itself as well; a warning", "take them out of the policy"),
-        "PolicyNotReached": Reason("a policy means a namespace that the configuration leaves out; a warning", "widen namespaceSelector"),
+        "InTreePluginOverlaps": Reason("this server copies zone and region itself as well; a warning", "remove them from the policy"),
+        "PolicyNotReached": Reason("a policy selects a namespace that the configuration excludes; a warning", "widen namespaceSelector"),
         "NothingEnabled": Reason("no PodLabelPolicy is enabled", "enable one, or delete the configuration"),
-        "MalformedReview": Reason("the body is no AdmissionReview", "see what calls the function"),
-        "NotCopied": Reason(
-            "the pod binds without its topology labels, for the cause that is named", "`hullmark pods backfill` adds them later"
-        ),
+        "MalformedReview": Reason("the body is not an AdmissionReview", "find out what calls the function"),
+        "NotCopied": Reason("the pod binds without its topology labels; the message says why", "`hullmark pods backfill` adds them later"),
     },
 )

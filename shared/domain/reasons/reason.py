@@ -1,4 +1,4 @@
-"""What is said of a reason code, and who says it."""
+"""A reason code's explanation, and who reports it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """What a code means, and what to do about it; empty where there is nothing to do."""
+    """What a code means, and what to do about it; no remedy if there is nothing to do."""
 
     meaning: str
     remedy: str = ""
 
     @property
     def sentence(self) -> str:
-        """Both in one, for a notice or a log."""
+        """Meaning and remedy in one sentence, for a notice or a log."""
         return f"{self.meaning}: {self.remedy}" if self.remedy else self.meaning
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Codes that the same parts of Hullmark say. `said_by` is for people; `modules` are the beginnings of the paths that say them."""
+    """Codes reported by the same parts of Hullmark. `said_by` is for people; `modules` are path prefixes of that code."""
 
     title: str
     said_by: str

@@ -1,4 +1,4 @@
-"""Every reason code, by who says it: what `docs/reasons.md` and `hullmark reasons` show, and what the code is held to."""
+"""Every reason code, by who reports it: the table behind `docs/reasons.md`, `hullmark reasons` and the tests."""
 
 from __future__ import annotations
 

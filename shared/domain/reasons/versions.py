@@ -1,4 +1,4 @@
-"""Why a version moves, stays or is stuck, and what became of a step that was to move it."""
+"""Why a version is updated, stays or is stuck, and how an update step ended."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ VERSIONS = Group(
         # why an update happens
         "VersionNotInProfile": Reason("the profile does not offer this version (any more), or a filter of the pool removes it"),
         "VersionExpired": Reason("the version has expired: an update is forced"),
-        "AutoUpdateConfigured": Reason("a newer version is there and automatic updates are on"),
+        "AutoUpdateConfigured": Reason("a newer version is available and automatic updates are on"),
         # why nothing happens
-        "AlreadyLatest": Reason("nothing newer is offered that automatic updates may move to"),
-        "AutoUpdateDisabled": Reason("the version is still good and automatic updates are off; it moves only when it expires"),
+        "AlreadyLatest": Reason("there is no newer version for automatic updates"),
+        "AutoUpdateDisabled": Reason("the version has not expired and automatic updates are off; it is updated when it expires"),
         "OnlyPreviewAvailable": Reason("everything newer is still in preview", "wait, or choose a preview version by hand"),
         "NotYetAvailable": Reason("everything newer is not released yet", "wait"),
         "AllTargetsExpired": Reason("everything newer has expired", "add a newer version to the profile"),
-        "OutsideWindow": Reason("the maintenance window is shut; the update happens when it opens"),
+        "OutsideWindow": Reason("the maintenance window is closed; the update happens when it opens"),
         "ClusterDeleting": Reason("the cluster is being deleted"),
         "VersionNotDeclared": Reason("the document names no version; the server chooses one when the cluster is created"),
         "UpdateRunning": Reason("the provider is still busy with an earlier change of this cluster"),
@@ -36,14 +36,16 @@ VERSIONS = Group(
         "NoHigherMinor": Reason("the image has no version in a higher minor of this major", "add one, or change its updateStrategy"),
         "NoHigherMajor": Reason("the image has no version in a higher major", "add one, or change its updateStrategy"),
         "EndOfLife": Reason("the image has nothing newer", "move the pool to another machine image, or add a version to the profile"),
-        "InvalidVersion": Reason("a version cannot be read", "correct the document that holds it"),
+        "InvalidVersion": Reason("a version is malformed", "correct the document that holds it"),
         "UnknownMachineType": Reason("the profile has no such machine type", "correct the pool or the profile"),
         "UnknownMachineImage": Reason("the profile has no such machine image", "correct the pool or the profile"),
         "CloudProfileNotFound": Reason("the documents hold no such CloudProfile", "add it, or correct the cluster's reference"),
         # what became of a step
         "AlreadyDone": Reason("an earlier delivery of the same message moved the version"),
-        "ControlPlaneBehind": Reason("a pool never goes above its control plane, which is still older", "see why the control plane stayed"),
-        "ClusterNotFound": Reason("no fleet has a cluster of this name", "see whether it was deleted or renamed"),
+        "ControlPlaneBehind": Reason(
+            "a pool never goes above its control plane, which is still older", "find out why the control plane was not updated"
+        ),
+        "ClusterNotFound": Reason("no fleet has a cluster of this name", "check whether it was deleted or renamed"),
         "Stopped": Reason("the action was stopped before this step", "wait for the next check, or retry"),
     },
 )

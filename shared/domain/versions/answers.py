@@ -40,7 +40,7 @@ class StepEntry(Answer):
 
 
 class DecisionEntry(StepEntry):
-    """One entry of `versions plan`. `error`: it is stuck, and only a person can help."""
+    """One entry of `versions plan`. `error`: it is stuck until a person acts."""
 
     error: bool
     window: Opening
@@ -86,7 +86,7 @@ class OfferList(Answer):
 
 
 class ForecastEntry(StepEntry):
-    """One entry of `versions calendar`: an update, or a dead end (`stuck`). `image`: the machine image's name, where it is about one."""
+    """One entry of `versions calendar`: an update, or one that is stuck. `image`: the machine image's name, where it is about one."""
 
     at: str
     until: str

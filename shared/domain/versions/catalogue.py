@@ -165,7 +165,9 @@ def _lifecycle(fields: Fields) -> tuple[Stage, ...]:
 
 
 def _image(fields: Fields) -> Image:
-    return Image(fields.text("name") or "", tuple(_image_version(each) for each in fields.each("versions")), fields.text("updateStrategy"))
+    return Image(
+        fields.text("name") or "", tuple(_image_version(version) for version in fields.each("versions")), fields.text("updateStrategy")
+    )
 
 
 def _image_version(fields: Fields) -> ImageVersion:
@@ -176,7 +178,7 @@ def _image_version(fields: Fields) -> ImageVersion:
         expiration=fields.time("expirationDate"),
         lifecycle=_lifecycle(fields),
         cri=tuple(
-            Runtime(cri.text("name") or "", tuple(each.text("type") or "" for each in cri.each("containerRuntimes")))
+            Runtime(cri.text("name") or "", tuple(runtime.text("type") or "" for runtime in cri.each("containerRuntimes")))
             for cri in fields.each("cri")
         ),
         architectures=fields.texts("architectures"),

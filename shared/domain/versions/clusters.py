@@ -105,7 +105,7 @@ class VersionStep:
         """The version that a cluster has where this step moves it; None where there is no such place."""
         if not self.pool:
             return cluster.kubernetes
-        pool = next((each for each in cluster.pools if each.name == self.pool), None)
+        pool = next((candidate for candidate in cluster.pools if candidate.name == self.pool), None)
         return None if pool is None else pool.image_version if self.subject == "machineImage" else pool.kubernetes
 
 
@@ -146,7 +146,7 @@ def _pool(fields: Fields) -> Pool:
         kubernetes=fields.inner("kubernetes").text("version"),
         architecture=machine.text("architecture"),
         cri=cri.text("name") or CONTAINERD,
-        runtimes=tuple(each.text("type") or "" for each in cri.each("containerRuntimes")),
+        runtimes=tuple(runtime.text("type") or "" for runtime in cri.each("containerRuntimes")),
         in_place=fields.text("updateStrategy") in IN_PLACE,
     )
 

@@ -180,12 +180,12 @@ class VersionRules:
             offered = image.versions if image else ()
             if not isinstance(decision.outcome, Stuck) or decision.outcome.trigger:
                 needs = self._needs(pool, cluster)
-                refused = lambda each: refusal(each, needs, self.profile) if isinstance(each, ImageVersion) else None  # noqa: E731
+                refused = lambda version: refusal(version, needs, self.profile) if isinstance(version, ImageVersion) else None  # noqa: E731
         chosen = _listed(decision.outcome.to, offered) if isinstance(decision.outcome, Update) else None
         current = _parsed(decision.current or "")
         return [
-            (each.version, each.at(self._now), refused(each) or _verdict(each.version, each.at(self._now), current, chosen))
-            for each in offered
+            (version.version, version.at(self._now), refused(version) or _verdict(version.version, version.at(self._now), current, chosen))
+            for version in offered
         ]
 
     def _keep(self, pool: Pool, cluster: FleetCluster, name: str) -> Track | Stuck:
@@ -274,7 +274,7 @@ class Track:
     def __init__(self, versions: Iterable[Offered], now: datetime, name: str = "", strategy: str = "patch") -> None:
         self.name = name
         self.strategy = strategy
-        self.offers = tuple(Offer(each.version, _parsed(each.version), each.at(now)) for each in versions)
+        self.offers = tuple(Offer(version.version, _parsed(version.version), version.at(now)) for version in versions)
 
     def _readable(self) -> Iterator[tuple[Offer, Version]]:
         """All but previews, which nothing ever chooses. Raises InvalidVersion at one that cannot be read."""
@@ -288,11 +288,11 @@ class Track:
 
     def best(self, keeps: Keeps, without: frozenset[str]) -> str | None:
         """The highest version that qualifies, above 0.0.0; of equal ones the first listed."""
-        found, key = None, ZERO
+        best, key = None, ZERO
         for offer, version in self._readable():
             if offer.stage not in without and version.key > key and keeps(version):
-                found, key = offer.text, version.key
-        return found
+                best, key = offer.text, version.key
+        return best
 
     def auto(self, current: Version, reach: Keeps) -> str | None:
         """The highest version above the current one within reach: one that is not deprecated, else a deprecated one."""
@@ -367,11 +367,11 @@ def _decide_kubernetes(track: Track, current: str, auto: bool) -> VersionOutcome
         if target is not None:
             return Update(target, "auto", trigger, reason)
         if trigger == AUTO_UPDATE:
-            return Keep(track.why_nothing(lambda each: each.key > version.key and patches(each), "AlreadyLatest"), trigger)
+            return Keep(track.why_nothing(lambda offer: offer.key > version.key and patches(offer), "AlreadyLatest"), trigger)
         target = _named(FORCE_STEP, lambda: _consecutive(track, version))
         if target is not None:
             return Update(target, "force", trigger, reason)
-        code = track.why_nothing(lambda each: _is_consecutive(each, version), "NoConsecutiveMinor")
+        code = track.why_nothing(lambda offer: _is_consecutive(offer, version), "NoConsecutiveMinor")
         return Stuck(code, _kubernetes_error(current, _no_suitable(current)), trigger, reason)
     except InvalidVersion as error:
         return Stuck("InvalidVersion", _kubernetes_error(current, str(error)), trigger, KUBERNETES_REASONS.get(trigger or "", ""))
@@ -468,7 +468,7 @@ def refusal(version: ImageVersion, needs: Needs, profile: CloudProfile) -> str |
 
 def _listed(target: str, offered: Iterable[Offered]) -> str:
     """How the profile spells a target: a pool's Kubernetes version is printed normalised (docs/versions.md §0)."""
-    spellings = [each.version for each in offered]
+    spellings = [offer.version for offer in offered]
     return target if target in spellings else next((text for text in spellings if _parsed(text) == _parsed(target)), target)
 
 
@@ -495,7 +495,7 @@ def _has_capabilities(version: ImageVersion, machine: MachineType, definitions: 
 
 
 def _has_runtimes(offered: tuple[Runtime, ...], needs: Needs) -> bool:
-    runtime = next((each for each in offered if each.name == needs.cri), None)
+    runtime = next((listed for listed in offered if listed.name == needs.cri), None)
     return runtime is not None and set(needs.runtimes) <= set(runtime.types)
 
 
@@ -561,7 +561,7 @@ def _decide_image(track: Track, name: str, current: str, auto: bool) -> VersionO
         if target is not None:
             return Update(target, "auto", trigger, reason)
         if trigger == AUTO_UPDATE:
-            return Keep(track.why_nothing(lambda each: each.key > version.key and reach(each), "AlreadyLatest"), trigger)
+            return Keep(track.why_nothing(lambda offer: offer.key > version.key and reach(offer), "AlreadyLatest"), trigger)
         group = strategy.group
         target = None if group is None else _named(FORCE_STEP, lambda: track.next_group(group, forced))
         if target is not None:

@@ -80,10 +80,10 @@ class Fields:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """The texts of a list field."""
-        found = []
+        texts = []
         for number, item in enumerate(self._get(key, list, "a list") or []):
             if isinstance(item, str):
-                found.append(item)
+                texts.append(item)
             else:
                 self._problem((*self.path, key, number), item, "text")
-        return tuple(found)
+        return tuple(texts)

@@ -32,7 +32,7 @@ class Event:
 
     @property
     def stuck(self) -> bool:
-        """Whether this is a dead end that a person must open."""
+        """Whether the update is stuck until a person acts."""
         return isinstance(self.decision.outcome, Stuck)
 
 

@@ -1,4 +1,4 @@
-"""What people are told about versions before it is too late: which notices are due, each with an identity of its own."""
+"""Notices about versions: which are due, each with its own identity."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.domain.versions.plans import ClusterPlan, offers_of, time_text
 from shared.domain.versions.profiles import Gardener, merged_profiles
 
 DAYS = (1, 7, 14, 30, 60, 90)
-"""Days before its end at which a version in use is told of, once each; `0` stands for its having expired."""
+"""Days before expiry at which a notice about a version in use is sent, once each; `0` means that it has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def expiries(plan: ClusterPlan, profile: CloudProfile | None) -> Iterator[Expiry
         listed: Iterable[Any] = profile.kubernetes
         if decision.subject == "machineImage":
             listed = next((image.versions for image in profile.images if image.name == decision.image), ())
-        end = next((each.expires for each in listed if each.version == decision.current), None)
+        end = next((version.expires for version in listed if version.version == decision.current), None)
         if end is not None and decision.current is not None:
             yield Expiry(plan.cluster.id, decision.component, decision.subject, decision.current, end)
 
@@ -62,10 +62,14 @@ def expiries(plan: ClusterPlan, profile: CloudProfile | None) -> Iterator[Expiry
 def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Iterator[Due]:
     """The notices that one cluster gives cause for now: versions that end soon or have ended, and updates that are stuck.
 
-    Of several thresholds passed only the nearest counts: who is told of 7 days need not be told of 90.
+    Of several thresholds passed only the nearest counts: a notice at 7 days replaces the one at 90.
     """
     for expiry in expiries(plan, profile):
-        days = 0 if expiry.expires < now else next((each for each in DAYS if expiry.expires - now <= timedelta(days=each)), None)
+        days = (
+            0
+            if expiry.expires < now
+            else next((threshold for threshold in DAYS if expiry.expires - now <= timedelta(days=threshold)), None)
+        )
         if days is not None:
             kind = VERSION_EXPIRED if days == 0 else VERSION_EXPIRING
             place = f"{expiry.cluster}/{expiry.component}/{expiry.subject}/{expiry.version}"
@@ -99,21 +103,21 @@ def gauges(fleet: Gardener, now: datetime) -> list[Family]:
     users: dict[str, list[FleetCluster]] = {}
     for cluster in fleet.clusters.values():
         users.setdefault((f"{cluster.namespace}/" if cluster.own else "") + cluster.profile, []).append(cluster)
-    found = [
-        each
+    offers = [
+        offer
         for name, profile in merged_profiles(fleet).items()
-        for each in offers_of(name, profile, users.get(name, ()), now)
-        if each.inUse
+        for offer in offers_of(name, profile, users.get(name, ()), now)
+        if offer.inUse
     ]
     return [
-        Family("hullmark_version_in_use", "Control planes and pools that run a version.", "gauge", _samples(found, "inUse")),
+        Family("hullmark_version_in_use", "Control planes and pools that run a version.", "gauge", _samples(offers, "inUse")),
         Family(
-            "hullmark_version_days_to_expiry", "Days until a version in use expires; negative after.", "gauge", _samples(found, "daysLeft")
+            "hullmark_version_days_to_expiry", "Days until a version in use expires; negative after.", "gauge", _samples(offers, "daysLeft")
         ),
     ]
 
 
 def _samples(offers: Iterable[OfferEntry], field: str) -> tuple[Sample, ...]:
     """One for each version that has this number, however often a profile lists it: Prometheus refuses a series that is there twice."""
-    series = {(each.profile, each.subject, each.version): value for each in offers if (value := getattr(each, field)) is not None}
+    series = {(offer.profile, offer.subject, offer.version): value for offer in offers if (value := getattr(offer, field)) is not None}
     return tuple(Sample(value, dict(zip(("profile", "subject", "version"), names, strict=True))) for names, value in series.items())

@@ -59,7 +59,7 @@ class Planner:
         decisions = timeline.at(now).decide(cluster)
         if cluster.deleting:
             gone = Keep("ClusterDeleting")
-            return [Decision(each.component, each.subject, each.current, gone, each.image) for each in decisions]
+            return [Decision(decision.component, decision.subject, decision.current, gone, decision.image) for decision in decisions]
         return decisions
 
     def plan(self, now: datetime, clusters: Iterable[FleetCluster] | None = None) -> Iterator[ClusterPlan]:
@@ -74,12 +74,14 @@ class Planner:
 
 def updates_of(decisions: Iterable[Decision]) -> list[Decision]:
     """The decisions that change something. The cap may yield a pool's own version again, which changes nothing."""
-    return [each for each in decisions if isinstance(each.outcome, Update) and each.outcome.to != each.current]
+    return [decision for decision in decisions if isinstance(decision.outcome, Update) and decision.outcome.to != decision.current]
 
 
 def after(cluster: FleetCluster, updates: Iterable[Decision]) -> FleetCluster:
     """The cluster when these updates are done."""
-    return cluster.with_versions({(each.component, each.subject): each.outcome.to for each in updates if isinstance(each.outcome, Update)})
+    return cluster.with_versions(
+        {(update.component, update.subject): update.outcome.to for update in updates if isinstance(update.outcome, Update)}
+    )
 
 
 def moment_text(moment: datetime) -> str:
@@ -145,8 +147,8 @@ def offers_of(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster]
             inUse=users.get((subject, version.version), 0),
         )
 
-    return [entry("kubernetes", each) for each in profile.kubernetes] + [
-        entry(image.name, each) for image in profile.images for each in image.versions
+    return [entry("kubernetes", offered) for offered in profile.kubernetes] + [
+        entry(image.name, offered) for image in profile.images for offered in image.versions
     ]
 
 

@@ -61,27 +61,27 @@ class Gardener:
 
 def gardener(documents: Iterable[Document]) -> Gardener:
     """Read the Gardener documents among these; others are left alone."""
-    found = Gardener()
+    read = Gardener()
     for document in documents:
         if not is_gardener(document):
             continue
         key: tuple[str, ...]
         if not document.name:
-            found.problems.append(document.problem(("metadata", "name"), "Required", f"a {document.kind} has a name"))
+            read.problems.append(document.problem(("metadata", "name"), "Required", f"a {document.kind} has a name"))
         if document.kind == "CloudProfile":
-            profile = read_profile(document, found.problems)
+            profile = read_profile(document, read.problems)
             key = (document.kind, profile.name)
-            found.profiles[profile.name] = profile
+            read.profiles[profile.name] = profile
         elif document.kind == "NamespacedCloudProfile":
-            namespaced = read_namespaced_profile(document, found.problems)
+            namespaced = read_namespaced_profile(document, read.problems)
             key = (document.kind, namespaced.namespace, namespaced.name)
-            found.namespaced[namespaced.namespace, namespaced.name] = namespaced
+            read.namespaced[namespaced.namespace, namespaced.name] = namespaced
         else:
-            cluster = read_shoot(document, found.problems)
+            cluster = read_shoot(document, read.problems)
             key = (document.kind, cluster.id)
-            found.clusters[cluster.id] = cluster
-        found.documents[key] = document
-    return found
+            read.clusters[cluster.id] = cluster
+        read.documents[key] = document
+    return read
 
 
 def is_gardener(document: Document) -> bool:
@@ -135,7 +135,7 @@ def _twice(documents: Iterable[Document]) -> Iterator[Problem]:
         namespace = str(metadata.get("namespace", "")) if isinstance(metadata, dict) else ""
         first = names.setdefault((document.kind, namespace, document.name), document)
         if first is not document and document.name:
-            message = f"{document.title} is there twice: the other is at {first.file}:{first.line}"
+            message = f"{document.title} is there twice: the first is at {first.file}:{first.line}"
             yield document.problem(("metadata", "name"), "Duplicate", message)
 
 
@@ -268,11 +268,13 @@ class _Check:
         if version.classification is None or version.at(self.now) != SUPPORTED:
             return
         rivals = [
-            each for each in siblings if each.classification == SUPPORTED or any(s.classification == SUPPORTED for s in each.lifecycle)
+            sibling
+            for sibling in siblings
+            if sibling.classification == SUPPORTED or any(s.classification == SUPPORTED for s in sibling.lifecycle)
         ]
         try:
             own = parse(version.version)
-            close = [each for each in rivals if _rivals(own, parse(each.version))]
+            close = [contender for contender in rivals if _rivals(own, parse(contender.version))]
         except InvalidVersion:
             return  # said elsewhere
         for rival in close:
@@ -295,13 +297,13 @@ class _ProfileCheck(_Check):
     def all(self, new: CloudProfile, old: CloudProfile | None) -> list[Problem]:
         path: Path = ("spec", "kubernetes", "versions")
         kubernetes = [
-            (number, each) for number, each in enumerate(new.kubernetes) if old or each.at(self.now) not in (EXPIRED, UNAVAILABLE)
+            (number, offered) for number, offered in enumerate(new.kubernetes) if old or offered.at(self.now) not in (EXPIRED, UNAVAILABLE)
         ]
         images = [
-            (number, image, [(index, each) for index, each in enumerate(image.versions) if old or each.at(self.now) != EXPIRED])
+            (number, image, [(index, offered) for index, offered in enumerate(image.versions) if old or offered.at(self.now) != EXPIRED])
             for number, image in enumerate(new.images)
         ]
-        known = frozenset(each.version for each in old.kubernetes) if old else frozenset[str]()
+        known = frozenset(offered.version for offered in old.kubernetes) if old else frozenset[str]()
         for number, version in enumerate(new.kubernetes):
             self.not_born_expired(version, known, (*path, number))
         self._kubernetes(kubernetes, path)
@@ -311,13 +313,13 @@ class _ProfileCheck(_Check):
         before = {image.name: image for image in old.images} if old else {}
         for number, image, versions in images:
             where = ("spec", "machineImages", number, "versions")
-            siblings = [each for _, each in versions]
-            for index, each in versions:
-                self.additional(each, siblings, (*where, index))
+            siblings = [offered for _, offered in versions]
+            for index, offered in versions:
+                self.additional(offered, siblings, (*where, index))
             known_image = before.get(image.name)
-            known = frozenset(each.version for was in (old.images if old else ()) if was.name == image.name for each in was.versions)
-            for index, each in enumerate(image.versions):
-                self.not_born_expired(each, known, (*where, index))
+            known = frozenset(offered.version for was in (old.images if old else ()) if was.name == image.name for offered in was.versions)
+            for index, offered in enumerate(image.versions):
+                self.not_born_expired(offered, known, (*where, index))
             if known_image:
                 self._not_taken_back(image.versions, known_image.versions, where)
         if old:
@@ -349,7 +351,7 @@ class _ProfileCheck(_Check):
                 self.problems.append(replace(problem, path=f"spec.kubernetes.versions[].{name}"))
 
     def _not_taken_back(self, new: Sequence[Offered], old: Sequence[Offered], path: Path) -> None:
-        before = {each.version: each for each in old}
+        before = {offered.version: offered for offered in old}
         for number, version in enumerate(new):
             known = before.get(version.version)
             if known and known.at(self.now) != UNAVAILABLE and version.at(self.now) == UNAVAILABLE:
@@ -548,11 +550,11 @@ def _check_skew(check: _Check, path: Path, pool: str, control_plane: str) -> Non
         check.say(path, "Forbidden", f"a pool is at most three minors behind the control plane ({pool} behind {control_plane})")
 
 
-def merged_profiles(found: Gardener) -> Mapping[str, CloudProfile]:
+def merged_profiles(gardener: Gardener) -> Mapping[str, CloudProfile]:
     """Every profile by the name people give it: `NAME`, or `NAMESPACE/NAME` for merged NamespacedCloudProfiles."""
-    merged = dict(found.profiles)
-    for (namespace, name), own in found.namespaced.items():
-        parent = found.profiles.get(own.parent)
+    merged = dict(gardener.profiles)
+    for (namespace, name), own in gardener.namespaced.items():
+        parent = gardener.profiles.get(own.parent)
         if parent is not None:
             merged[f"{namespace}/{name}"] = own.over(parent)
     return merged

@@ -105,7 +105,7 @@ def _at(day: date, second: int, zone: tzinfo, fold: int = 0) -> datetime:
 
 
 def _thawed(begin: datetime, end: datetime, freezes: tuple[Freeze, ...]) -> Iterator[tuple[datetime, datetime]]:
-    for freeze in sorted(freezes, key=lambda each: each.begin):
+    for freeze in sorted(freezes, key=lambda freeze: freeze.begin):
         if freeze.end <= begin or freeze.begin > end:
             continue
         if freeze.begin > begin:
@@ -156,7 +156,7 @@ def check_duration(window: Window) -> str | None:
 def parse_freezes(text: str, zone: str | None = None) -> tuple[Freeze, ...]:
     """Freezes such as `2026-12-20/2027-01-02, 2027-03-01`: whole days, the last one included, in a zone (UTC). Raises InvalidWindow."""
     clock = UTC if zone is None else read_zone(zone)
-    found = []
+    freezes = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         first, _, last = part.partition("/")
         try:
@@ -165,5 +165,5 @@ def parse_freezes(text: str, zone: str | None = None) -> tuple[Freeze, ...]:
             raise InvalidWindow(f"{part!r} is not a date, or two with a `/` between (2026-12-20/2027-01-02)") from error
         if end < begin:
             raise InvalidWindow(f"{part!r} ends before it begins")
-        found.append(Freeze(_at(begin, 0, clock), _at(end + timedelta(days=1), 0, clock)))
-    return tuple(found)
+        freezes.append(Freeze(_at(begin, 0, clock), _at(end + timedelta(days=1), 0, clock)))
+    return tuple(freezes)
