@@ -155,7 +155,7 @@ def test_a_name_is_taken_once_and_label_rules_stand_alone() -> None:
         (11, "NodeLabelPolicy/p", "metadata.name", "Duplicate"),
         (24, "LabelRules/b", "metadata.name", "Duplicate"),
     ]
-    assert found[0].message == "NodeLabelPolicy/p is there twice: the first is at site.yaml:1"
+    assert found[0].message == "NodeLabelPolicy/p is there twice: the other is at site.yaml:1"
 
 
 def test_load_refuses_with_every_problem_of_every_file() -> None:
@@ -284,7 +284,7 @@ def test_a_permission_for_a_key_that_nothing_protects_is_a_warning() -> None:
     problems, warnings = check(sources(hullmark("LabelRules", "r", {"allowProtected": ["kubernetes.io/os", "kubernetes.io/hostnam"]})))
     assert problems == []
     assert [(w.line, w.path, w.message) for w in warnings] == [
-        (8, "spec.allowProtected[1]", "kubernetes.io/hostnam is no protected key: did you mean kubernetes.io/hostname?")
+        (8, "spec.allowProtected[1]", "kubernetes.io/hostnam is not a protected key: did you mean kubernetes.io/hostname?")
     ]
 
 
