@@ -7,6 +7,7 @@ upgrades/actions-by-day/done     all of them have their entry; until then a list
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -36,11 +37,11 @@ class History:
     def newest_first(self) -> Iterator[str]:
         """Every action's id."""
         seen = set[str]()
-        for key in self._entries() if self._is_whole() else self._of_all():
-            action = action_of(key)
-            if action not in seen:
-                seen.add(action)
-                yield action
+        for _, moment in itertools.groupby(self._entries() if self._is_whole() else self._of_all(), key=_moment):
+            for action in sorted(map(action_of, moment), reverse=True):
+                if action not in seen:
+                    seen.add(action)
+                    yield action
 
     def before(self, day: datetime) -> Iterator[str]:
         """The entries of the days before this one's, the oldest day first."""
@@ -104,6 +105,11 @@ class History:
 def action_of(key: str) -> str:
     """Whose entry it is."""
     return key.rpartition("-")[2]
+
+
+def _moment(key: str) -> str:
+    """The day and the millisecond of an entry: ids say which of one millisecond was the last."""
+    return key.rpartition("-")[0]
 
 
 def _day(key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -15,10 +15,11 @@ from ulid import ULID
 from functions.api.fleet import look
 from functions.result_rollup import main as result_rollup
 from functions.result_rollup.main import FORGOTTEN_AT_A_TIME, sweep
+from shared.adapters.store import open_store
 from shared.domain.actions import ActionOutcome, ActionRequest
 from shared.domain.documents.reading import Source
 from shared.ledger.actions import Actions
-from shared.ledger.history import DAYS, DONE
+from shared.ledger.history import DAYS, DONE, History
 from shared.ledger.revisions import HEADS, HEADS_KEPT, Revisions, revision_key
 from shared.messages import RelabelRequest
 from shared.ports import ObjectStore, StoreError
@@ -231,6 +232,13 @@ def test_what_ended_long_ago_is_forgotten_a_little_at_each_sweep_and_what_is_ope
     assert fleet.world.actions.ids() == before[-3:]
     assert len(fleet.world.store.keys(DAYS)) == 3
     assert fleet.world.revisions.newest() == 1
+
+
+def test_actions_of_one_millisecond_are_listed_by_their_ids_the_last_one_first() -> None:
+    history = History(open_store("memory:"))
+    for number in (2, 1, 3):
+        history.add(f"01KAJ0000000000000000000A{number}", datetime(2026, 11, 21, 3, 0, tzinfo=UTC))
+    assert [action[-2:] for action in history.newest_first()] == ["A3", "A2", "A1"]
 
 
 def test_a_day_of_many_actions_is_listed_from_its_end(fleet: Fleet) -> None:
