@@ -24,7 +24,7 @@ import pytest
 from tests.mutants.planted import ROOT, Planted, planted
 
 WORKERS = 2
-SECONDS = 300
+SECONDS = 120
 """Longer than the tests of one bug take by far, on a busy machine too: a run that is not over by then hangs, which is a failure as well."""
 FAILED = int(pytest.ExitCode.TESTS_FAILED)
 """Tests that ran and failed. Those that can't even be collected end with another code, and catch nothing."""
@@ -131,7 +131,7 @@ def run(tests: Sequence[str], tree: Path, *, seconds: int, planted: bool = False
 def _become_pytest(tests: Sequence[str], tree: Path, output: int, seconds: int, planted: bool) -> NoReturn:
     code = 99
     try:
-        signal.alarm(seconds)
+        signal.alarm(2 * seconds)  # for what pytest's own limit can't end
         os.dup2(output, 1)
         os.dup2(output, 2)
         for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
@@ -140,7 +140,7 @@ def _become_pytest(tests: Sequence[str], tree: Path, output: int, seconds: int, 
         sys.path.insert(0, str(tree))
         os.environ["PYTHONPATH"] = str(tree)  # for the programs that tests start
         sys.dont_write_bytecode = planted
-        code = int(pytest.main([*OPTIONS, *KNOWN_ALREADY, *tests]))
+        code = int(pytest.main([*OPTIONS, *KNOWN_ALREADY, f"--timeout={seconds}", *tests]))
         sys.stdout.flush()
     finally:
         os._exit(code)
