@@ -53,6 +53,9 @@ browser: ## Headless Chromium, from Debian's packages where we may install them
 faults: $(LOCKED) ## Every fault schedule (`make test` runs a sample); prints how many ran (about fifteen minutes)
 	HULLMARK_FAULTS=all $(BIN)/pytest -q tests/faults
 
+races: $(LOCKED) ## Several processes on one folder, 3,000 rounds or four minutes; prints what they did
+	$(BIN)/python -m tests.faults.races
+
 MINUTES ?= 10
 soak: $(LOCKED) ## The real transport with faults, kills and clock steps for MINUTES=10 (SEED=… to draw the same), then checked
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -87,4 +90,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults mutants soak check docs kube browser bench archive plan deploy destroy lock clean
+.PHONY: help install demo serve serve-real test faults races mutants soak check docs kube browser bench archive plan deploy destroy lock clean
