@@ -28,6 +28,7 @@ from shared.domain.nodes import Node
 from shared.messages import RelabelRequest
 from shared.world import Settings
 from tests.kube_apiserver import Fleet, KubeApiserver
+from tests.stories.fleet import a_policy
 
 PATIENCE = 90.0
 """Seconds until a condition that should come true counts as failed; on a quiet machine each takes milliseconds."""
@@ -205,8 +206,9 @@ class Watched:
     # what an operator does and sees
 
     def declares(self, *policies: Mapping[str, Any]) -> None:
-        """Commit these policies in place of what was there. No relabel follows: events alone have to do it."""
-        self.world.revisions.stage("site", [Source("site.yaml", yaml.safe_dump_all(policies).encode())], "an operator", self.now)
+        """Commit these policies in place of what was there, none given: one for nobody. No relabel follows: events alone have to do it."""
+        documents = policies or (a_policy("nobody", {"matchLabels": {"example.com/nobody": "x"}}, {"example.com/none": "x"}),)
+        self.world.revisions.stage("site", [Source("site.yaml", yaml.safe_dump_all(documents).encode())], "an operator", self.now)
         self.world.revisions.commit("an operator", self.now)
 
     def sweeps(self) -> ActionOutcome:
