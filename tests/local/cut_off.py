@@ -46,6 +46,7 @@ def run(folder: str, number: int, what: str, words: list[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor, file in ((1, "out"), (2, "err")):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background inherits that it is ignored
     numbers = itertools.count(1)
     for name in ("create", "get", "keys", "folders", "delete"):
         setattr(Store, name, counted(getattr(Store, name), numbers, number, signal.Signals[what]))
