@@ -17,8 +17,9 @@ from tests.conftest import require_real
 from tests.kube_apiserver import HOW, KubeApiserver, assets
 
 START = """
-import json, os, sys, time
+import json, signal, time
 from tests.kube_apiserver import KubeApiserver
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background inherits that it is ignored
 with KubeApiserver() as kube:
     print(json.dumps([*kube.pids.values(), str(kube.folder)]), flush=True)
     time.sleep(60)
