@@ -170,6 +170,7 @@ class Site(Cloud):
         self._dead = False
         self._interfere = interfere
         self._pick, self._copies, self._late, self._skew, self._cold = pick, copies, late, skew, cold
+        self.repeated = False
         self._working = _Working()
         self._begun = 0
         self._sent = 0
@@ -257,6 +258,7 @@ class Site(Cloud):
             self._sent += 1
             waiting.due += self._late(self._sent)
             for _ in range(self._copies()):
+                self.repeated = True
                 super()._put(replace(waiting))
         super()._put(waiting)
 

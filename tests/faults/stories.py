@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +20,7 @@ import yaml
 from shared.adapters.simulated import Simulated
 from shared.domain.documents.reading import Document
 from shared.domain.versions.profiles import gardener
+from shared.ledger.records import RecordUnreadable
 from shared.messages import NodeChanged, Notice, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
 from shared.world import Settings
@@ -142,8 +145,11 @@ def relabelled(site: Site, found: Finding) -> None:
     outcome = site.untouched.actions.outcome(ACTION)
     if outcome:
         told = {one.subject: one.outcome for one in outcome.outcomes} | dict.fromkeys(outcome.unchanged, "unchanged")
-        found.expect(told == OUTCOMES_1, f"told {told}")
-        found.expect(outcome.counts == {"changed": 5, "missing": 1, "unchanged": 1}, f"counted {outcome.counts}")
+        expected = dict(OUTCOMES_1)
+        if site.repeated and told.get("f-skips") == "skipped":  # a second handling had only the skipped key left, and its result came first
+            expected["f-skips"] = "skipped"
+        found.expect(told == expected, f"told {told}")
+        found.expect(outcome.counts == Counter(expected.values()), f"counted {outcome.counts}")
         found.expect(outcome.result == "partial_success", f"ended {outcome.result}")
         tags = site.untouched.revisions.tags(1)
         found.expect(tags == ["committed", "site-action-failure"], f"tags {tags}")
@@ -319,19 +325,21 @@ def versions_of(site: Site) -> dict[str, list[str | None]]:
     """What each cluster runs."""
     world = site.untouched
     fleets = world.fleets(world.revisions.get(world.revisions.newest()))
-    clusters = {name: fleets.find(name) for name in ("garden/documented", "garden/provided")}
-    found = {name: each[1] for name, each in clusters.items() if each}
-    return {
-        name: [cluster.kubernetes, *(version for pool in cluster.pools for version in (pool.kubernetes, pool.image_version))]
-        for name, cluster in found.items()
-    }
+    versions: dict[str, list[str | None]] = {}
+    for name in ("garden/documented", "garden/provided"):
+        with suppress(RecordUnreadable):  # a cluster whose changes are torn is left alone
+            if there := fleets.find(name):
+                cluster = there[1]
+                pools = [version for pool in cluster.pools for version in (pool.kubernetes, pool.image_version)]
+                versions[name] = [cluster.kubernetes, *pools]
+    return versions
 
 
 def updated(site: Site, found: Finding) -> None:
     """Both clusters run what they must, by one action each."""
     updated_in_part(site, found)
-    for name, versions in versions_of(site).items():
-        found.expect(versions == TARGET, f"{name} runs {versions}")
+    running = versions_of(site)
+    found.expect(running == dict.fromkeys(("garden/documented", "garden/provided"), TARGET), f"running {running}")
 
 
 def change_in(body: bytes) -> tuple[str, str]:
