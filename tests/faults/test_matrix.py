@@ -9,9 +9,9 @@ from tests.faults.schedules import KINDS, Schedule, calls_of, ran
 from tests.faults.stories import STORIES, Story
 from tests.faults.tally import TALLY, thinned
 
-ONE_IN = {"single faults": 5, "twins": 97, "double faults": 41}
+ONE_IN = {"single faults": 11, "twins": 193, "double faults": 83}
 """How many schedules stand for one that runs by default; `make faults` runs them all."""
-OTHERS = 17
+OTHERS = 37
 
 
 def every(story: Story, kind: str) -> list[Schedule]:

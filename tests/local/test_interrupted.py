@@ -105,7 +105,7 @@ def test_a_relabel_that_is_killed_anywhere_is_taken_up_by_the_next_command(
     sixth: int, command: Hullmark, committed: Path, calls: int, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(committed, tmp_path / "site")
-    number = 1 + sixth * (calls - 1) // 5
+    number = 1 + sixth * (calls - 10) // 5  # how many calls a run makes differs by a few: threads look for work while others finish it
     assert command(folder, "relabel", "--all", cut=(number, "SIGKILL")).returncode == -9
     ended_as_asked(command, folder)
 

@@ -120,7 +120,7 @@ MISTAKES = {
     ),
     "old revisions are swept out with old actions": Mistake(
         "terraform/store.tf",
-        '      matches_prefix = ["actions/", "open-actions/", "drift/", "told/"]\n',
+        '      matches_prefix = ["actions/", "actions-by-day/", "open-actions/", "drift/", "told/", "sweeps/"]\n',
         "",
         "a lifecycle rule deletes more than actions",
     ),
