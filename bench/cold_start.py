@@ -147,7 +147,7 @@ class World:
         if step in messages:
             message = messages[step]()
             return First(f"/projects/bench/topics/{message.TOPIC}", a_push(Outgoing(message.outgoing().data)))
-        if step == "api":
+        if step in ("api", "api_reader"):
             return First("/v1.0/actions", method="GET")
         binding = {"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-0"}}
         about = {"uid": "u", "operation": "CREATE", "namespace": "n", "name": "p", "object": binding}
