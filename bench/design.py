@@ -33,6 +33,8 @@ from shared.world import Settings
 T = TypeVar("T")
 R = TypeVar("R")
 A_RACK, A_FILE, LAYER = 40, 1000, 20
+SMALL = b"apiVersion: hullmark.dev/v1\nkind: LabelRules\nmetadata: {name: small}\nspec: {}\n"
+"""A document that names no node: an empty stage is refused."""
 NODE = """---
 schema: drydock/BaremetalNode/v1
 metadata: {{schema: metadata/Document/v1, name: {name}, storagePolicy: cleartext}}
@@ -161,7 +163,7 @@ def measure(what: str, nodes: int, folder: str) -> dict[str, float]:
             raise SystemExit(f"{len(site.nodes)} nodes, {labels} labels on the second")
         return {"seconds": seconds, "mebibytes": peak() - before, "megabytes": size / 1e6}
     revisions = Revisions(world.store)
-    revisions.stage("site", [Source("small.yaml", b"")], "bench", now)
+    revisions.stage("site", [Source("small.yaml", SMALL)], "bench", now)
     revisions.commit("bench", now)
     began = time.perf_counter()
     revisions.stage("site", sources, "bench", now)
