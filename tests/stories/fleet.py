@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,8 @@ from shared.adapters.simulated import Simulated
 from shared.domain.actions import ActionOutcome
 from shared.domain.documents.reading import Source
 from shared.domain.nodes import Node
-from shared.messages import RelabelRequest
+from shared.messages import Notice, Outgoing, RelabelRequest
+from shared.ports import BusError
 from shared.world import Settings
 
 START = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -95,6 +96,19 @@ class Fleet:
         """Node to outcome."""
         ended = self.ended(action)
         return dict.fromkeys(ended.unchanged, "unchanged") | {told.subject: told.outcome for told in ended.outcomes}
+
+    def loses_the_first_notice(self) -> list[str]:
+        """The bus takes every message but the first notice; the list holds its topic once it was lost."""
+        publish, lost = self.world.bus.publish, list[str]()
+
+        def lose_it(topic: str, messages: Sequence[Outgoing]) -> None:
+            if topic == Notice.TOPIC and not lost:
+                lost.append(topic)
+                raise BusError("the bus is away")
+            publish(topic, messages)
+
+        self.world.bus.publish = lose_it  # type: ignore[method-assign]
+        return lost
 
     def notices(self, kind: str) -> list[dict[str, Any]]:
         """The data of the notices of this kind, `action.finished` say."""

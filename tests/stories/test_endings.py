@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,14 +20,13 @@ from shared.messages import (
     Delivery,
     NodeApply,
     NodeTask,
-    Notice,
     Outcome,
     Outgoing,
     PartResult,
     RelabelRequest,
     VersionUpdate,
 )
-from shared.ports import BusError, Refused, StoreError
+from shared.ports import Refused, StoreError
 from shared.work.control import control, parked
 from shared.work.intake import accept
 from tests.stories.fleet import START, Fleet, a_policy
@@ -160,15 +158,7 @@ def test_a_result_that_comes_after_the_end_is_not_announced_again(fleet: Fleet) 
 
 def test_an_end_that_the_bus_did_not_take_is_announced_with_the_next_delivery(fleet: Fleet) -> None:
     a_site_of(fleet, 1)
-    publish, lost = fleet.world.bus.publish, list[str]()
-
-    def lose_the_first_notice(topic: str, messages: Sequence[Outgoing]) -> None:
-        if topic == Notice.TOPIC and not lost:
-            lost.append(topic)
-            raise BusError("the bus is away")
-        publish(topic, messages)
-
-    fleet.world.bus.publish = lose_the_first_notice  # type: ignore[method-assign]
+    lost = fleet.loses_the_first_notice()
     fleet.relabels()
     assert lost
     assert len(fleet.notices("action.finished")) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -12,8 +11,7 @@ from shared import telemetry
 from shared.adapters.simulated import Simulated
 from shared.domain.labels.events import Kind, change_of
 from shared.domain.nodes import ALIAS_OWNER, OWNER
-from shared.messages import NodeChanged, Notice, Outgoing
-from shared.ports import BusError
+from shared.messages import NodeChanged, Outgoing
 from tests.stories.fleet import Fleet, a_policy
 
 
@@ -132,15 +130,7 @@ def test_a_notice_of_a_fight_that_the_bus_did_not_take_is_sent_with_the_next_eve
     fleet.declares({"n1": {"rack": "r7"}})
     fleet.has_nodes(n1={})
     fleet.relabels()
-    publish, lost = fleet.world.bus.publish, list[str]()
-
-    def lose_the_first_notice(topic: str, messages: Sequence[Outgoing]) -> None:
-        if topic == Notice.TOPIC and not lost:
-            lost.append(topic)
-            raise BusError("the bus is away")
-        publish(topic, messages)
-
-    fleet.world.bus.publish = lose_the_first_notice  # type: ignore[method-assign]
+    lost = fleet.loses_the_first_notice()
     for _ in range(4):
         fleet.cluster.set_labels("n1", {"rack": "theirs"}, "other-operator")
         tell(fleet, "n1")
