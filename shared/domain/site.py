@@ -12,11 +12,13 @@ from shared.domain.documents.design import DesignNode as DesignNode
 from shared.domain.documents.kinds import (
     API_VERSION,
     KINDS,
+    ONCE,
     Cluster,
     GeneratedLabels,
     HullmarkDocument,
     LabelAliases,
     LabelRules,
+    Limits,
     NodeLabelPolicy,
     NodeMatch,
     PodLabelPolicy,
@@ -193,7 +195,7 @@ class _Shaped:
         self.read: list[tuple[Document, HullmarkDocument]] = []
 
     def add(self, documents: Iterable[Document]) -> None:
-        """Take the documents of one kind; duplicates of a name, a second LabelRules and wrong shapes are told."""
+        """Take the documents of one kind; duplicates of a name, a second one of those in ONCE and wrong shapes are told."""
         names: dict[str, Document] = {}
         for document in documents:
             model = parsed(document)
@@ -201,9 +203,10 @@ class _Shaped:
                 self.problems += model
             else:
                 self.read.append((document, model))
-            first = names.setdefault("" if document.kind == "LabelRules" else document.name, document)
-            if first is not document and (document.name or document.kind == "LabelRules"):
-                rule = "a site has one LabelRules" if document.kind == "LabelRules" else f"{document.title} is there twice"
+            only = document.kind in ONCE
+            first = names.setdefault("" if only else document.name, document)
+            if first is not document and (document.name or only):
+                rule = f"a site has one {document.kind}" if only else f"{document.title} is there twice"
                 message = f"{rule}: the other is at {first.file}:{first.line}"
                 self.problems.append(document.problem(("metadata", "name"), "Duplicate", message))
 
@@ -217,7 +220,7 @@ class _Shaped:
 
     def policies(self) -> Policies:
         """Everything but the nodes."""
-        rules, aliases = self.models(LabelRules), self.models(LabelAliases)
+        rules, aliases, limits = self.models(LabelRules), self.models(LabelAliases), self.models(Limits)
         return Policies(
             self.models(NodeLabelPolicy),
             clusters={model.name: model.spec for model in self.models(Cluster)},
@@ -225,6 +228,7 @@ class _Shaped:
             pod_policies=[model.spec for model in self.models(PodLabelPolicy)],
             keep_domains=rules[0].spec.keep_domains if rules else None,
             allow_protected=rules[0].spec.allow_protected if rules else (),
+            limits=limits[0].spec if limits else None,
         )
 
     def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 -- a row of a table stays on its line
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from shared.domain.documents.access import Access
 from shared.domain.documents.kinds import PodLabelPolicySpec
 from shared.domain.documents.reading import DocumentsRefused, Source
 from shared.domain.labels.aliases import KEP_793
-from shared.domain.labels.policies import KEEP_DOMAINS
+from shared.domain.labels.policies import KEEP_DOMAINS, Policies
 from shared.domain.site import check, load
 
 HEAD = "apiVersion: hullmark.dev/v1\nkind: {kind}\nmetadata:\n  name: x\n"
@@ -75,6 +76,11 @@ def messages(*documents: dict[str, Any]) -> list[str]:
         ("NodeLabelPolicy", "spec:\n  nodes:\n    matchExpressions:\n    - {key: a, operator: Exists, values: [b]}\n", [(8, "spec.nodes.matchExpressions[0]", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  exclude: {}\n", [(5, "spec", "Invalid")]),
         ("LabelRules", "spec:\n  allowProtected: kubernetes.io/hostname\n", [(6, "spec.allowProtected", "Invalid")]),
+        ("Limits", "spec:\n  removals: 5\n", [(6, "spec.removals", "Invalid")]),
+        ("Limits", "spec:\n  removals: {}\n", [(6, "spec.removals.nodes", "Required")]),
+        *(("Limits", f"spec:\n  removals: {{nodes: {odd}}}\n", [(6, "spec.removals.nodes", "Invalid")])
+          for odd in ("-1", "1.5", "true", "null", '"5"', "101%", '"%"', "10 %", "[1]")),
+        ("Limits", "spec:\n  removal: {nodes: 5}\n", [(6, "spec.removal", "Unknown")]),
         ("Cluster", "spec:\n  access: {}\n", [(6, "spec.access", "Invalid")]),
         ("Cluster", "spec:\n  access:\n    inCluster: {}\n    gke: {project: p, location: europe-west4, name: n}\n", [(6, "spec.access", "Invalid")]),
         ("Cluster", "spec:\n  access:\n    kubeconfig: {path: p, context: c}\n", [(7, "spec.access.kubeconfig.path", "Forbidden")]),
@@ -121,6 +127,8 @@ def test_hullmarks_kinds_are_strict_to_the_line(kind: str, rest: str, expected: 
         hullmark("GeneratedLabels", "g", {"from": "hostname", "key": "example.com/host"}),
         hullmark("LabelAliases", "a", {"pairs": [{"primary": "a", "secondary": "b", "ensureSecondaryExists": True, "from": "1.20", "before": "1.30"}]}),
         hullmark("PodLabelPolicy", "p", {"enabled": True, "topology": [], "extra": ["example.com/x"], "namespaces": {"include": ["a"], "exclude": ["b"]}, "asAnnotations": True}),
+        hullmark("Limits", "l", {"removals": {"nodes": 5}, "takeovers": {"nodes": "12.5%"}, "changes": {"nodes": "100%"}}),
+        hullmark("Limits", "l", {}),
         {"apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot", "metadata": {"name": "s", "namespace": "n"}, "spec": {"anything": 1}},
     ],
 )  # fmt: skip
@@ -145,6 +153,21 @@ def test_every_field_of_the_contract_is_accepted(document: dict[str, Any]) -> No
 )
 def test_a_problem_says_what_to_do(document: dict[str, Any], said: str) -> None:
     assert said in messages(document)[0]
+
+
+def test_a_site_has_one_limits() -> None:
+    [problem] = check(sources(hullmark("Limits", "a"), hullmark("Limits", "b")))[0]
+    assert (problem.document, problem.type) == ("Limits/b", "Duplicate")
+    assert problem.message == "a site has one Limits: the other is at site.yaml:1"
+
+
+def test_limits_are_kept_with_the_policies_and_a_revision_from_before_has_none() -> None:
+    site = load(sources(hullmark("Limits", "l", {"removals": {"nodes": "5%"}, "changes": {"nodes": 3}})))
+    kept = json.loads(json.dumps(site.policies.to_json()))
+    assert Policies.from_json(kept).limits == site.policies.limits is not None
+    del kept["limits"]
+    assert Policies.from_json(kept).limits is None
+    assert load(sources()).policies.limits is None
 
 
 def test_a_name_is_taken_once_and_label_rules_stand_alone() -> None:
@@ -382,6 +405,7 @@ WHOLE = [
     hullmark("Cluster", "c", {"access": {"gke": {"project": "p", "location": "europe-west4", "name": "n"}}, "maintenance": {"timeWindow": {"begin": "220000+0000", "end": "230000+0000"}}}),
     hullmark("GeneratedLabels", "g", {"from": "hostname", "key": "host"}),
     PAIRS,
+    hullmark("Limits", "l", {"removals": {"nodes": "5%"}, "changes": {"nodes": 3}}),
     hullmark("PodLabelPolicy", "p", {"extra": ["example.com/*"], "namespaces": {"include": ["a"]}}),
 ]  # fmt: skip
 ODD: st.SearchStrategy[Any] = st.sampled_from(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from shared.domain.documents.access import NO_FILES, Access
 from shared.domain.documents.reading import Document, Path, Problem, type_name
@@ -118,6 +119,41 @@ class LabelRules(HullmarkDocument):
 
     kind: Literal["LabelRules"]
     spec: LabelRulesSpec = LabelRulesSpec()
+
+
+_SHARE = re.compile(r"(100|\d{1,2}(\.\d{1,3})?)%")
+
+
+def _number_or_share(value: object) -> object:
+    if isinstance(value, str) and _SHARE.fullmatch(value):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ValueError('a whole number of nodes, or a share of the cluster\'s nodes from "0%" to "100%"')
+
+
+class Limit(StrictModel):
+    """How many nodes of a cluster one action may touch in one way: a number, or a share as text, `"10%"`."""
+
+    nodes: Annotated[int | str, BeforeValidator(_number_or_share)]
+
+
+class LimitsSpec(StrictModel):
+    """On how many nodes labels may be removed, taken over from others, or changed at all, before a person must accept it.
+
+    What is left out has its default (docs/limits.md).
+    """
+
+    removals: Limit | None = None
+    takeovers: Limit | None = None
+    changes: Limit | None = None
+
+
+class Limits(HullmarkDocument):
+    """At most one in a site."""
+
+    kind: Literal["Limits"]
+    spec: LimitsSpec = LimitsSpec()
 
 
 class TimeWindow(StrictModel):
@@ -239,9 +275,11 @@ class PodLabelPolicy(HullmarkDocument):
 
 
 KINDS: Mapping[str, type[HullmarkDocument]] = {
-    model.__name__: model for model in (NodeLabelPolicy, LabelRules, Cluster, GeneratedLabels, LabelAliases, PodLabelPolicy)
+    model.__name__: model for model in (NodeLabelPolicy, LabelRules, Cluster, GeneratedLabels, LabelAliases, PodLabelPolicy, Limits)
 }
 """Hullmark's kinds by name."""
+ONCE = ("LabelRules", "Limits")
+"""Kinds of which a site has one at most."""
 
 
 def parsed(document: Document) -> HullmarkDocument | list[Problem]:

@@ -8,7 +8,16 @@ from typing import Any, Self
 
 from shared.domain.documents.access import Access, Outdated, kept
 from shared.domain.documents.design import DesignNode, flat
-from shared.domain.documents.kinds import ClusterSpec, Expression, NodeLabelPolicy, NodeMatch, OnConflict, PodLabelPolicySpec, Prune
+from shared.domain.documents.kinds import (
+    ClusterSpec,
+    Expression,
+    LimitsSpec,
+    NodeLabelPolicy,
+    NodeMatch,
+    OnConflict,
+    PodLabelPolicySpec,
+    Prune,
+)
 from shared.domain.keys import PROTECTED
 from shared.domain.labels.aliases import KEP_793, AliasPair
 from shared.domain.nodes import HULLMARK, Node, Owner
@@ -102,6 +111,7 @@ class Policies:
         pod_policies: Iterable[PodLabelPolicySpec] = (),
         keep_domains: Iterable[str] | None = None,
         allow_protected: Iterable[str] = (),
+        limits: LimitsSpec | None = None,
     ) -> None:
         self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
         self.clusters = dict(clusters or {})
@@ -116,6 +126,8 @@ class Policies:
         """The labels that decide whether a policy selects a node."""
         self.allow_protected = frozenset(allow_protected)
         """Protected keys that LabelRules admits for every document."""
+        self.limits = limits
+        """The Limits document's spec; None where the site has none."""
         self._merged: dict[tuple[int, ...], DeclaredLabels | tuple[Clash, ...]] = {}
         self._by: dict[tuple[str, str], list[int]] = {}
         self._others: list[int] = []
@@ -136,6 +148,7 @@ class Policies:
             "podPolicies": [spec.model_dump(mode="json", by_alias=True, exclude_unset=True) for spec in self.pod_policies],
             "keepDomains": list(self.keep_domains),
             "allowProtected": sorted(self.allow_protected),
+            "limits": self.limits.to_json() if self.limits else None,
         }
 
     @classmethod
@@ -148,6 +161,7 @@ class Policies:
             pod_policies=map(PodLabelPolicySpec.model_validate, body["podPolicies"]),
             keep_domains=body["keepDomains"],
             allow_protected=body.get("allowProtected", ()),
+            limits=LimitsSpec.model_validate(limits) if (limits := body.get("limits")) is not None else None,
         )
 
     def reached(self) -> dict[str, Access | Outdated]:
