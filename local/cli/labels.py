@@ -10,6 +10,7 @@ import click
 
 from local.cli.inputs import documents_option, read_files, read_filter
 from local.cli.output import Failure, emit, grid, output_option
+from shared.domain.documents.kinds import did_you_mean
 from shared.domain.labels.selection import select as selected
 from shared.domain.site import Site, load
 
@@ -55,8 +56,18 @@ def select(files: tuple[str, ...], filter_file: str, cluster: str | None, form: 
 
 
 def _effective(site: Site, cluster: str | None) -> dict[str, dict[str, Mapping[str, str]]]:
-    declared = list(site.policies.clusters)
-    return site.effective(cluster or (declared[0] if len(declared) == 1 else "default"))
+    return site.effective(_cluster(site, cluster))
+
+
+def _cluster(site: Site, asked: str | None) -> str:
+    """Which cluster's policies count. Raises Failure for a name that no document has, where documents name clusters at all."""
+    declared = sorted(site.policies.clusters)
+    known = {*declared, *site.policies.named_clusters(), "default"}
+    if asked is not None and declared and asked not in known:
+        raise Failure("ClusterUnknown", f"the documents name no cluster {asked}{did_you_mean(asked, known)}")
+    if asked is None and len(declared) > 1 and any(policy.spec.where for policy in site.policies.all):
+        click.echo(f"note: policies for certain clusters are left out; --cluster shows one: {', '.join(declared)}", err=True)
+    return asked or (declared[0] if len(declared) == 1 else "default")
 
 
 def _site(files: tuple[str, ...]) -> Site:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -14,6 +14,7 @@ from shared.domain.documents.kinds import (
     KINDS,
     ONCE,
     Cluster,
+    ClusterMatch,
     GeneratedLabels,
     HullmarkDocument,
     LabelAliases,
@@ -224,6 +225,7 @@ class _Shaped:
         return Policies(
             self.models(NodeLabelPolicy),
             clusters={model.name: model.spec for model in self.models(Cluster)},
+            cluster_labels={model.name: model.metadata.labels for model in self.models(Cluster)},
             alias_pairs=[pair for model in aliases for pair in model.spec.pairs] if aliases else None,
             pod_policies=[model.spec for model in self.models(PodLabelPolicy)],
             keep_domains=rules[0].spec.keep_domains if rules else None,
@@ -240,6 +242,8 @@ class _Shaped:
                     yield from _label_problems(document, key, value, model.spec.allow_protected or key in allowed)
                 for name in ("nodes", "exclude"):
                     yield from _selector_problems(document, name, getattr(model.spec, name))
+                if isinstance(model.spec.clusters, ClusterMatch):
+                    yield from _match_labels_problems(document, "clusters", model.spec.clusters.match_labels)
             elif isinstance(model, GeneratedLabels):
                 yield from airship.check_generated_key(document, ("spec", "key"), model.spec.key, allowed)
                 first = asked.setdefault(model.spec.key, document)
@@ -271,7 +275,7 @@ class _Shaped:
         always = [pair for pair in now if not pair.from_ and not pair.before]
         for document, model in self.read:
             if isinstance(model, NodeLabelPolicy):
-                yield from secondaries(document, model, now if model.spec.clusters is None else always)
+                yield from secondaries(document, model, now if model.spec.where is None else always)
 
     def check_selected(self, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
         """Policies that declare what a policy selects on, itself or as an alias. Once we hold such a label it counts as ours and no longer
@@ -290,22 +294,14 @@ class _Shaped:
 
     def check_conflicts(self, site: Site) -> Iterator[Problem]:
         """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""
-        clashing: dict[Clash, list[str]] = {}
-        for among in _quarrels(site.policies.all):
-            everywhere = [policy for policy in among.all if not policy.spec.nodes.restricts and policy.spec.exclude is None]
-            for clash in clashes_of(everywhere):
-                clashing.setdefault(clash, ["any node"])
-            for name, node in site.nodes.items():
-                for clash in clashes_of(
-                    policy for policy in among.candidates(name, node) if selects(policy, name, node, node.labels, open_=True)
-                ):
-                    names = clashing.setdefault(clash, [])
-                    if names[-1:] != [name] and name not in names[-_SHOWN:]:
-                        names.append(name)
+        clashing: dict[Clash, tuple[list[str], str]] = {}
+        for where, among in _quarrels(site.policies):
+            for clash, names in _clashing(among, site.nodes).items():
+                clashing.setdefault(clash, (names, where))
         documents = {model.title: document for document, model in self.read}
-        for clash, names in clashing.items():
+        for clash, (names, where) in clashing.items():
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-            yield documents[clash.second].problem(("spec", "labels", clash.key), "Invalid", f"on {shown}: {clash}")
+            yield documents[clash.second].problem(("spec", "labels", clash.key), "Invalid", f"on {shown}{where}: {clash}")
 
     def needless_permissions(self) -> Iterator[Problem]:
         """Keys that LabelRules allows though nothing protects them: probably a slip."""
@@ -328,13 +324,37 @@ class _Shaped:
                     yield document.problem(path, "Reconciled", why)
 
     def unknown_clusters(self) -> Iterator[Problem]:
-        """A site that describes its clusters and names another one in a policy: probably a slip."""
-        known = {model.name for model in self.models(Cluster)}
-        for document, model in self.read if known else ():
-            for number, name in enumerate(model.spec.clusters or ()) if isinstance(model, NodeLabelPolicy) else ():
-                if name not in known:
-                    hint = did_you_mean(name, known)
-                    yield document.problem(("spec", "clusters", number), "NotFound", f"no Cluster document is named {name}{hint}")
+        """Policies that are for clusters, or for labels of clusters, that no document knows: probably a slip. A site that describes no
+        cluster may name one nevertheless.
+        """
+        known = {model.name: model.metadata.labels for model in self.models(Cluster)}
+        for document, model in self.written(NodeLabelPolicy):
+            if (where := model.spec.where) is None:
+                continue
+            path: Path = ("spec", "clusters", "names") if where is model.spec.clusters else ("spec", "clusters")
+            slips = [(number, name) for number, name in enumerate(where.names or ()) if known and name not in known]
+            for number, name in slips:
+                yield document.problem((*path, number), "NotFound", f"no Cluster document is named {name}{did_you_mean(name, known)}")
+            if where.match_labels:
+                flaws = list(_unknown_labels(document, where.match_labels, known.values()))
+                yield from flaws
+                if not (slips or flaws or any(where.means(name, labels) for name, labels in known.items())):
+                    yield document.problem(("spec", "clusters"), "NotFound", f"no Cluster document {_criteria(where)}")
+
+
+def _unknown_labels(document: Document, wanted: Mapping[str, str], known: Collection[Mapping[str, str]]) -> Iterator[Problem]:
+    """Labels that no cluster carries, one by one."""
+    for key, value in wanted.items():
+        values = {labels[key] for labels in known if key in labels}
+        if value not in values:
+            hint = did_you_mean(value, values) if values else did_you_mean(key, {other for labels in known for other in labels})
+            message = f"no Cluster document has the label {key}={value}{hint}" if values else f"no Cluster document has a label {key}{hint}"
+            yield document.problem(("spec", "clusters", "matchLabels", key), "NotFound", message)
+
+
+def _criteria(where: ClusterMatch) -> str:
+    labels = ", ".join(f"{key}={value}" for key, value in (where.match_labels or {}).items())
+    return f"has all of {labels}" + (f" and is one of {', '.join(where.names)}" if where.names else "")
 
 
 def secondaries(document: Document, policy: NodeLabelPolicy, pairs: Iterable[AliasPair]) -> Iterator[Problem]:
@@ -369,28 +389,53 @@ def _selector_problems(document: Document, name: str, match: NodeMatch | None) -
         if not is_subdomain(node):
             message = f"{node[:80]!r} is not a valid node name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes"
             yield document.problem(("spec", name, "names", number), "Invalid", message)
-    for key, value in (match.match_labels or {}).items():
-        if reason := key_error(key) or value_error(value):
-            yield document.problem(("spec", name, "matchLabels", key), "Invalid", reason)
+    yield from _match_labels_problems(document, name, match.match_labels)
     for number, expression in enumerate(match.match_expressions or ()):
         if reason := key_error(expression.key):
             yield document.problem(("spec", name, "matchExpressions", number, "key"), "Invalid", reason)
 
 
+def _match_labels_problems(document: Document, name: str, match_labels: Mapping[str, str] | None) -> Iterator[Problem]:
+    for key, value in (match_labels or {}).items():
+        if reason := key_error(key) or value_error(value):
+            yield document.problem(("spec", name, "matchLabels", key), "Invalid", reason)
+
+
 _SHOWN = 3
 
 
-def _quarrels(policies: Sequence[NodeLabelPolicy]) -> Iterator[Policies]:
-    """For each cluster that policies name, and for any other: the policies that want different values for one key at one priority."""
-    named = {cluster for policy in policies for cluster in policy.spec.clusters or ()}
-    for cluster in (None, *sorted(named)):
-        wanted: dict[tuple[str, int], dict[str, list[NodeLabelPolicy]]] = {}
-        for policy in policies:
-            if policy.spec.clusters is None or cluster in policy.spec.clusters:
-                for key, value in policy.spec.labels.items():
-                    wanted.setdefault((key, policy.spec.priority), {}).setdefault(value, []).append(policy)
-        among = {
-            policy.name: policy for values in wanted.values() if len(values) > 1 for contenders in values.values() for policy in contenders
-        }
-        if among:
-            yield Policies(among.values())
+def _quarrels(policies: Policies) -> Iterator[tuple[str, Policies]]:
+    """For any cluster, and for each that policies tell apart: the policies that want different values for one key at one priority.
+    With them where that is, for a person to read: nothing for any cluster.
+    """
+    contenders = list(_contenders(policies.all))
+    named = {cluster for policy in contenders if policy.spec.where for cluster in policy.spec.where.names or ()}
+    seen: set[tuple[str, ...]] = set()
+    for cluster in (None, *sorted(named | policies.cluster_labels.keys())):
+        among = list(_contenders([policy for policy in contenders if policies.is_for(policy, cluster)]))
+        names = tuple(policy.name for policy in among)
+        if among and names not in seen:
+            seen.add(names)
+            yield (f" of cluster {cluster}" if cluster else ""), Policies(among)
+
+
+def _clashing(among: Policies, nodes: Mapping[str, DesignNode]) -> dict[Clash, list[str]]:
+    """Each clash with the names of its nodes, or "any node"."""
+    everywhere = [policy for policy in among.all if not policy.spec.nodes.restricts and policy.spec.exclude is None]
+    anywhere = {clash: ["any node"] for clash in clashes_of(everywhere)}
+    found: dict[Clash, list[str]] = {}
+    for name, node in nodes.items():
+        selecting = (policy for policy in among.candidates(name, node) if selects(policy, name, node, node.labels, open_=True))
+        for clash in clashes_of(selecting):
+            names = found.setdefault(clash, [])
+            if names[-1:] != [name] and name not in names[-_SHOWN:]:
+                names.append(name)
+    return found | anywhere
+
+
+def _contenders(policies: Iterable[NodeLabelPolicy]) -> Iterable[NodeLabelPolicy]:
+    wanted: dict[tuple[str, int], dict[str, list[NodeLabelPolicy]]] = {}
+    for policy in policies:
+        for key, value in policy.spec.labels.items():
+            wanted.setdefault((key, policy.spec.priority), {}).setdefault(value, []).append(policy)
+    return {policy.name: policy for values in wanted.values() if len(values) > 1 for each in values.values() for policy in each}.values()

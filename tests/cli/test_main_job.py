@@ -57,6 +57,25 @@ def test_select_names_the_nodes_sorted(hullmark: Hullmark, site: Write) -> None:
     assert (ran.code, ran.json) == (0, {"nodes": ["gone", "n1"]})
 
 
+def test_labels_select_and_plan_go_by_the_labels_of_the_cluster(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    dev = a_policy("dev", {"names": ["n1"]}, {"tier": "dev"}, clusters={"matchLabels": {"env": "dev"}})
+    clusters = [
+        {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name, "labels": {"env": env}}, "spec": {}}
+        for name, env in (("east", "dev"), ("west", "prod"))
+    ]
+    file, listed = site(dev, *clusters), nodes(n1={})
+    Path("filter.json").write_text('{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_labels": {"tier": "dev"}}]}')
+    for cluster, tier in (("east", {"tier": "dev"}), ("west", {})):
+        on = ("-f", file, "--cluster", cluster, "-o", "json")
+        assert hullmark("labels", *on).json["nodes"]["n1"]["labels"] == tier
+        assert hullmark("select", *on, "--filter", "filter.json").json["nodes"] == (["n1"] if tier else [])
+        planned = hullmark("plan", *on, "--nodes", listed)
+        assert {name: node["set"] for name, node in planned.json["nodes"].items()} == ({"n1": tier} if tier else {})
+    assert "policies for certain clusters are left out; --cluster shows one: east, west" in hullmark("labels", "-f", file).err
+    refused = hullmark("labels", "-f", file, "--cluster", "eastt")
+    assert (refused.code, "the documents name no cluster eastt: did you mean east?" in refused.err) == (1, True)
+
+
 def test_plan_lists_only_nodes_that_change_with_the_reason_for_each_key(hullmark: Hullmark, site: Write, nodes: Write) -> None:
     ran = hullmark("plan", "-f", site(POLICY), "--nodes", nodes(n1={"zone": "a"}, n2={}), "-o", "json")
     assert ran.code == 2

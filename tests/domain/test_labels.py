@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.domain.documents.design import DesignNode, flat, over
-from shared.domain.documents.kinds import ClusterSpec, NodeLabelPolicy, PodLabelPolicySpec
+from shared.domain.documents.kinds import ClusterMatch, ClusterSpec, NodeLabelPolicy, PodLabelPolicySpec
 from shared.domain.keys import PROTECTED, key_error, value_error
 from shared.domain.labels.aliases import KEP_793, in_force
 from shared.domain.labels.policies import (
@@ -145,11 +145,12 @@ def policy(name: str, labels: Mapping[str, str] | None = None, **spec: Any) -> N
 def declared(
     *policies: NodeLabelPolicy, design: DesignNode | None = None, live: Node | None = None, name: str = "n1", cluster: str = "c"
 ) -> DeclaredLabels:
-    found = declare(name, design, live, Policies(policies), cluster)
+    found = declare(name, design, live, Policies(policies, cluster_labels=CLUSTER_LABELS), cluster)
     assert isinstance(found, DeclaredLabels), found
     return found
 
 
+CLUSTER_LABELS = {"c": {"env": "dev", "region": "eu"}, "d": {"env": "prod"}}
 N1 = DesignNode("n1", {"role": "master"}, {"role": "HostProfile/cp"}, ("masters", "gpu"), "r1")
 
 
@@ -204,6 +205,15 @@ SELECTIONS: list[tuple[dict[str, Any], bool]] = [
     ({"exclude": {"matchLabels": {"zone": "b"}}}, True),
     ({"clusters": ["c", "d"]}, True),
     ({"clusters": ["d"]}, False),
+    ({"clusters": {"names": ["c"]}}, True),
+    ({"clusters": {"names": ["d"]}}, False),
+    ({"clusters": {"matchLabels": {"env": "dev"}}}, True),
+    ({"clusters": {"matchLabels": {"env": "dev", "region": "eu"}}}, True),
+    ({"clusters": {"matchLabels": {"env": "dev", "region": "us"}}}, False),
+    ({"clusters": {"matchLabels": {"env": ""}}}, False),
+    ({"clusters": {"names": ["c", "d"], "matchLabels": {"env": "dev"}}}, True),
+    ({"clusters": {"names": ["d"], "matchLabels": {"env": "dev"}}}, False),
+    ({"clusters": {"names": ["c"], "matchLabels": {"env": "prod"}}}, False),
 ]
 
 
@@ -211,6 +221,28 @@ SELECTIONS: list[tuple[dict[str, Any], bool]] = [
 def test_a_policy_selects_by_all_of_its_criteria(spec: dict[str, Any], selected: bool) -> None:
     found = declared(policy("p", {"new": "1"}, **spec), design=N1, live=live({"zone": "a", "role": "old"}))
     assert ("new" in found.labels) is selected
+
+
+def test_the_cluster_of_the_settings_has_no_labels_and_is_found_by_name_alone() -> None:
+    by_label, by_name = policy("l", {"l": "1"}, clusters={"matchLabels": {"env": "dev"}}), policy("n", {"n": "1"}, clusters=["default"])
+    assert declared(by_label, by_name, policy("all", {"a": "1"}), cluster="default").labels == {"n": "1", "a": "1"}
+
+
+@pytest.mark.parametrize("clusters", [["c"], {"names": ["c"]}, {"matchLabels": {"env": "dev"}}])
+def test_a_node_that_only_policies_for_other_clusters_name_does_not_belong_there(clusters: Any) -> None:
+    policies = Policies([policy("p", clusters=clusters, nodes={"names": ["n1"]})], cluster_labels=CLUSTER_LABELS)
+    assert policies.named_nodes() == {"n1"}
+    assert (policies.concern(DesignNode("n1"), "c"), policies.concern(DesignNode("n1"), "d")) == (True, False)
+    assert policies.concern(DesignNode("n1", rack="r1"), "d")  # the design names it too
+
+
+def test_which_policies_mean_a_cluster_is_decided_once_for_all_of_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(ClusterMatch, "means", lambda _, name, labels: bool(asked.append(name) or labels))  # type: ignore[func-returns-value]
+    policies = Policies([policy(f"p{n}", {f"k{n}": "1"}, clusters={"matchLabels": {"env": "dev"}}) for n in range(3)])
+    for number in range(100):
+        declare(f"n{number}", None, None, policies, "c")
+    assert asked == ["c"] * 3
 
 
 def test_a_policy_never_feeds_on_what_policies_wrote() -> None:
@@ -256,10 +288,15 @@ def test_rules_come_back_from_json() -> None:
         policy(
             "p", {"a": "1"}, nodes={"names": ["n1"]}, exclude={"matchLabels": {"x": "y"}}, prune="all", onConflict="skip", clusters=["c"]
         ),
+        policy("dev", {"c": "1"}, clusters={"names": ["c"], "matchLabels": {"env": "dev"}}),
         policy("q", {"b": "1"}, nodes={"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}, priority=3),
     ]
     rules = Policies(
-        policies, clusters={"c": ClusterSpec(provider="gke")}, pod_policies=[PodLabelPolicySpec(extra=["a"])], keep_domains=["example.com"]
+        policies,
+        clusters={"c": ClusterSpec(provider="gke")},
+        cluster_labels=CLUSTER_LABELS,
+        pod_policies=[PodLabelPolicySpec(extra=["a"])],
+        keep_domains=["example.com"],
     )
     again = Policies.from_json(json.loads(json.dumps(rules.to_json())))
     assert again.to_json() == rules.to_json()
@@ -267,11 +304,13 @@ def test_rules_come_back_from_json() -> None:
     assert (again.clusters, again.keep_domains, again.alias_pairs) == ({"c": ClusterSpec(provider="gke")}, ("example.com",), KEP_793)
     assert again.pod_policies == [PodLabelPolicySpec(extra=["a"])]
     assert again.named_nodes() == {"n1"}
+    assert again.cluster_labels == CLUSTER_LABELS
 
 
 def test_rules_that_an_earlier_version_kept_are_read() -> None:
     pair = {"primary": "new", "secondary": "old", "ensure_secondary_exists": True, "from_": "", "before": "1.30"}
-    kept = {"policies": [], "clusters": {}, "aliasPairs": [pair], "podPolicies": [{"asAnnotations": True}], "keepDomains": []}
+    named = {"kind": "NodeLabelPolicy", "apiVersion": "hullmark.dev/v1", "metadata": {"name": "p"}, "spec": {"clusters": ["c"]}}
+    kept = {"policies": [named], "clusters": {}, "aliasPairs": [pair], "podPolicies": [{"asAnnotations": True}], "keepDomains": []}
     read = Policies.from_json(kept)
     assert read.pod_policies == [PodLabelPolicySpec.model_validate({"asAnnotations": True})]
     assert [in_force(read.alias_pairs, version) for version in ("1.29", "1.30")] == [read.alias_pairs, ()]

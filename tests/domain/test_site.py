@@ -68,6 +68,12 @@ def messages(*documents: dict[str, Any]) -> list[str]:
         ("NodeLabelPolicy", "spec:\n  priority: true\n", [(6, "spec.priority", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  prune: everything\n  onConflict: overwrite\n", [(6, "spec.prune", "NotSupported"), (7, "spec.onConflict", "NotSupported")]),
         ("NodeLabelPolicy", "spec:\n  clusters: c1\n", [(6, "spec.clusters", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  clusters: []\n", [(6, "spec.clusters", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  clusters: [a, 1]\n", [(6, "spec.clusters[1]", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  clusters: {}\n", [(6, "spec.clusters", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  clusters:\n    names: a\n    matchLabel: {a: b}\n", [(7, "spec.clusters.names", "Invalid"), (8, "spec.clusters.matchLabel", "Unknown")]),
+        ("NodeLabelPolicy", "spec:\n  clusters:\n    names: []\n    matchLabels: {a: 1}\n", [(7, "spec.clusters.names", "Invalid"), (8, "spec.clusters.matchLabels.a", "Invalid")]),
+        ("NodeLabelPolicy", "spec:\n  clusters:\n    matchLabels:\n      a b: c\n", [(8, "spec.clusters.matchLabels[a b]", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  nodes:\n    names: [a, 1]\n", [(7, "spec.nodes.names[1]", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  nodes:\n    names: []\n", [(7, "spec.nodes.names", "Invalid")]),
         ("NodeLabelPolicy", "spec:\n  nodes:\n    match_labels: {}\n", [(7, "spec.nodes.match_labels", "Unknown")]),
@@ -268,6 +274,13 @@ ONE = {"names": ["n1"]}
 SITE = [HARDWARE, node("n1", "10.0.0.1", rack="r1", tags=["t"], owner_data={"role": "x"}), node("n2", "10.0.0.2", rack="r2")]
 
 
+def a_cluster(name: str, **labels: str) -> dict[str, Any]:
+    return hullmark("Cluster", name) | {"metadata": {"name": name, "labels": labels}}
+
+
+CLUSTERS = [a_cluster("a", env="dev", region="eu"), a_cluster("b", env="prod", region="us")]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "on"),
     [
@@ -284,13 +297,21 @@ SITE = [HARDWARE, node("n1", "10.0.0.1", rack="r1", tags=["t"], owner_data={"rol
         ({}, {"priority": 1}, None),
         ({"clusters": ["a"]}, {"clusters": ["b"]}, None),
         ({"clusters": ["a"]}, {"clusters": ["b", "a"]}, "any node"),
-        ({"clusters": ["a"]}, {}, "any node"),
+        ({"clusters": ["a"]}, {}, "any node of cluster a"),
+        ({"clusters": {"matchLabels": {"env": "dev"}}}, {"clusters": {"matchLabels": {"env": "prod"}}}, None),
+        ({"clusters": {"matchLabels": {"env": "dev"}}}, {"clusters": {"matchLabels": {"region": "us"}}}, None),
+        ({"clusters": {"matchLabels": {"env": "dev"}}}, {"clusters": {"matchLabels": {"region": "eu"}}}, "any node of cluster a"),
+        ({"clusters": {"matchLabels": {"env": "prod"}}}, {"nodes": ONE}, "n1 of cluster b"),
+        ({"clusters": {"names": ["a"], "matchLabels": {"env": "dev"}}}, {"clusters": ["a"]}, "any node of cluster a"),
+        ({"clusters": {"names": ["b"], "matchLabels": {"env": "dev"}}}, {"clusters": ["b"]}, None),
     ],
 )
 def test_a_contradiction_is_found_wherever_the_documents_alone_decide_it(
     one: dict[str, Any], other: dict[str, Any], on: str | None
 ) -> None:
-    found = check(sources(*SITE, policy("one", {"k": "1", "same": "x"}, **one), policy("other", {"k": "2", "same": "x"}, **other)))[0]
+    found = check(
+        sources(*SITE, *CLUSTERS, policy("one", {"k": "1", "same": "x"}, **one), policy("other", {"k": "2", "same": "x"}, **other))
+    )[0]
     assert [(p.document, p.path, p.type) for p in found] == ([("NodeLabelPolicy/other", "spec.labels.k", "Invalid")] if on else [])
     for problem in found:
         assert problem.message.startswith(f"on {on}")
@@ -315,6 +336,36 @@ def test_a_policy_for_a_cluster_that_no_document_describes_is_a_warning() -> Non
     problems, warnings = check(sources(hullmark("Cluster", "east"), policy("p", {}, clusters=["east", "eastt"])))
     assert problems == []
     assert [(w.path, w.message) for w in warnings] == [("spec.clusters[1]", "no Cluster document is named eastt: did you mean east?")]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "expected"),
+    [
+        ({"names": ["a"], "matchLabels": {"env": "dev", "region": "eu"}}, []),
+        ({"names": ["aa", "a"]}, [("spec.clusters.names[0]", "no Cluster document is named aa: did you mean a?")]),
+        (
+            {"matchLabels": {"env": "devv"}},
+            [("spec.clusters.matchLabels.env", "no Cluster document has the label env=devv: did you mean dev?")],
+        ),
+        ({"matchLabels": {"envv": "dev"}}, [("spec.clusters.matchLabels.envv", "no Cluster document has a label envv: did you mean env?")]),
+        ({"matchLabels": {"env": "prod", "region": "eu"}}, [("spec.clusters", "no Cluster document has all of env=prod, region=eu")]),
+        ({"names": ["b"], "matchLabels": {"env": "dev"}}, [("spec.clusters", "no Cluster document has all of env=dev and is one of b")]),
+    ],
+)
+def test_labels_that_no_cluster_carries_are_a_warning(clusters: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    problems, warnings = check(sources(*CLUSTERS, policy("p", {}, clusters=clusters)))
+    assert problems == []
+    assert [(w.path, w.message) for w in warnings] == expected
+
+
+def test_a_policy_for_labels_of_clusters_in_a_site_without_clusters_is_a_warning() -> None:
+    _, warnings = check(sources(policy("p", {}, clusters={"matchLabels": {"env": "dev"}}), policy("named", {}, clusters=["c"])))
+    assert [(w.document, w.message) for w in warnings] == [("NodeLabelPolicy/p", "no Cluster document has a label env")]
+
+
+def test_the_labels_of_a_cluster_decide_which_policies_it_has() -> None:
+    site = load(sources(*SITE, *CLUSTERS, policy("dev", {"tier": "dev"}, clusters={"matchLabels": {"env": "dev"}}, nodes=ONE)))
+    assert [site.effective(cluster)["n1"]["labels"].get("tier") for cluster in ("a", "b", "default")] == ["dev", None, None]
     assert check(sources(policy("p", {}, clusters=["anything"])))[1] == []
 
 

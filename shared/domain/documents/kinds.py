@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Strict, Tag, ValidationError, model_validator
 
 from shared.domain.documents.access import NO_FILES, Access
 from shared.domain.documents.reading import Document, Path, Problem, type_name
@@ -77,6 +78,31 @@ class NodeMatch(StrictModel):
         return bool(self.names or self.match_labels or self.match_expressions or self.tags or self.racks)
 
 
+class ClusterMatch(StrictModel):
+    """Which clusters: every criterion given must hold; `match_labels` look at the labels of the Cluster documents."""
+
+    names: Names | None = None
+    match_labels: dict[str, str] | None = None
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if not self.names and not self.match_labels:
+            raise ValueError("names no criterion: leave `clusters` out to mean every cluster, or give `names` or `matchLabels`")
+        return self
+
+    def means(self, cluster: str, labels: Mapping[str, str]) -> bool:
+        """Whether a cluster with these labels is meant."""
+        wanted = self.match_labels or {}
+        return (self.names is None or cluster in self.names) and all(labels.get(key) == value for key, value in wanted.items())
+
+
+_LIST, _CRITERIA = "[list]", "[criteria]"
+_Clusters = Annotated[
+    Annotated[Names, Tag(_LIST)] | Annotated[ClusterMatch, Tag(_CRITERIA)],
+    Discriminator(lambda given: _CRITERIA if isinstance(given, dict | ClusterMatch) else _LIST),
+]
+"""A list of names, or criteria. A value that is neither is told as no list."""
+
 OnConflict = Literal["force", "skip", "fail"]
 Prune = Literal["owned", "all"]
 
@@ -84,7 +110,7 @@ Prune = Literal["owned", "all"]
 class NodeLabelPolicySpec(StrictModel):
     """Labels for the nodes that it selects."""
 
-    clusters: Names | None = None
+    clusters: _Clusters | None = None
     nodes: NodeMatch = NodeMatch()
     exclude: NodeMatch | None = None
     labels: dict[str, str] = {}
@@ -98,6 +124,11 @@ class NodeLabelPolicySpec(StrictModel):
         if self.exclude is not None and not self.exclude.restricts:
             raise ValueError("`exclude` names no criterion, which would exclude every node: leave it out or say whom")
         return self
+
+    @cached_property
+    def where(self) -> ClusterMatch | None:
+        """Which clusters it is for, in whichever form that is written; None: every cluster."""
+        return ClusterMatch(names=self.clusters) if isinstance(self.clusters, list) else self.clusters
 
 
 class NodeLabelPolicy(HullmarkDocument):
@@ -291,10 +322,14 @@ def parsed(document: Document) -> HullmarkDocument | list[Problem]:
         return list(problems_of(error, model, document))
 
 
+_NO_STEPS = ("[key]", _LIST, _CRITERIA)
+"""What pydantic puts into the place of an error, and no document has."""
+
+
 def problems_of(error: ValidationError, model: type[BaseModel], document: Document, base: Path = ()) -> Iterator[Problem]:
     """Pydantic's errors as problems of the document; `base` is where the model begins in it."""
     for flaw in error.errors(include_url=False):
-        path = tuple(step for step in flaw["loc"] if step != "[key]")
+        path = tuple(step for step in flaw["loc"] if step not in _NO_STEPS)
         type_, message = _field_error(flaw["type"], flaw, model, path)
         yield document.problem(base + path, type_, message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -107,6 +107,7 @@ class Policies:
         policies: Iterable[NodeLabelPolicy] = (),
         *,
         clusters: Mapping[str, ClusterSpec | Outdated] | None = None,
+        cluster_labels: Mapping[str, Mapping[str, str]] | None = None,
         alias_pairs: Iterable[AliasPair] | None = None,
         pod_policies: Iterable[PodLabelPolicySpec] = (),
         keep_domains: Iterable[str] | None = None,
@@ -116,6 +117,8 @@ class Policies:
         self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
         self.clusters = dict(clusters or {})
         """The Cluster documents' specs, by name."""
+        self.cluster_labels = {name: dict(labels) for name, labels in (cluster_labels or {}).items() if labels}
+        """The labels of the Cluster documents that have any, by name: policies select clusters by them."""
         self.alias_pairs = KEP_793 if alias_pairs is None else tuple(alias_pairs)
         """The declared pairs, for whatever cluster version; KEP-793's where no document declares any."""
         self.pod_policies = list(pod_policies)
@@ -129,21 +132,15 @@ class Policies:
         self.limits = limits
         """The Limits document's spec; None where the site has none."""
         self._merged: dict[tuple[int, ...], DeclaredLabels | tuple[Clash, ...]] = {}
-        self._by: dict[tuple[str, str], list[int]] = {}
-        self._others: list[int] = []
-        for number, policy in enumerate(self.all):
-            narrow = next(((kind, values) for kind, values in _indexed(policy.spec.nodes) if values), None)
-            if narrow is None:
-                self._others.append(number)
-            else:
-                for value in dict.fromkeys(narrow[1]):
-                    self._by.setdefault((narrow[0], value), []).append(number)
+        self._everywhere = _Index(self.all)
+        self._index: dict[str, _Index] = {}
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for `from_json`."""
         return {
             "policies": [policy.to_json() for policy in self.all],
             "clusters": {name: spec.to_json() for name, spec in self.clusters.items() if isinstance(spec, ClusterSpec)},
+            "clusterLabels": self.cluster_labels,
             "aliasPairs": [asdict(pair) for pair in self.alias_pairs],
             "podPolicies": [spec.model_dump(mode="json", by_alias=True, exclude_unset=True) for spec in self.pod_policies],
             "keepDomains": list(self.keep_domains),
@@ -157,6 +154,7 @@ class Policies:
         return cls(
             [NodeLabelPolicy.model_validate(policy) for policy in body["policies"]],
             clusters={name: kept(name, ClusterSpec, spec) for name, spec in body["clusters"].items()},
+            cluster_labels=body.get("clusterLabels"),
             alias_pairs=[AliasPair(**pair) for pair in body["aliasPairs"]],
             pod_policies=map(PodLabelPolicySpec.model_validate, body["podPolicies"]),
             keep_domains=body["keepDomains"],
@@ -178,29 +176,65 @@ class Policies:
 
     def named_nodes(self) -> set[str]:
         """The nodes that policies list by name: they count as nodes that the site names."""
-        return {value for kind, value in self._by if kind == "name"}
+        return set(self._everywhere.named())
+
+    def named_clusters(self) -> set[str]:
+        """The clusters that policies list by name."""
+        return {name for policy in self.all if policy.spec.where for name in policy.spec.where.names or ()}
 
     def concern(self, design: DesignNode, cluster: str) -> bool:
         """Whether a node of the site, not found in this cluster, belongs there: not if only policies for other clusters name it."""
-        if design != DesignNode(design.name) or not (naming := self._by.get(("name", design.name))):
+        if design != DesignNode(design.name) or design.name not in self._everywhere.named():
             return True
-        clusters = [self.all[number].spec.clusters for number in naming]
-        return any(names is None or cluster in names for names in clusters)
+        return design.name in self._for(cluster).named()
 
     def selecting(self, name: str, design: DesignNode | None, own: Mapping[str, str], cluster: str) -> list[NodeLabelPolicy]:
         """The policies that select this node, highest priority first. `own`: the node's own labels (see `own_labels`)."""
-        return [policy for policy in self.candidates(name, design) if selects(policy, name, design, own, cluster=cluster)]
+        return [policy for policy in self._for(cluster).candidates(name, design) if selects(policy, name, design, own)]
+
+    def candidates(self, name: str, design: DesignNode | None) -> Iterator[NodeLabelPolicy]:
+        """Every policy, for whatever cluster, that names, racks and tags don't rule out."""
+        return self._everywhere.candidates(name, design)
+
+    def is_for(self, policy: NodeLabelPolicy, cluster: str | None) -> bool:
+        """Whether one of the policies is for this cluster. None stands for a cluster that no policy names and that has no labels."""
+        where = policy.spec.where
+        return where is None or (cluster is not None and where.means(cluster, self.cluster_labels.get(cluster, {})))
+
+    def _for(self, cluster: str) -> _Index:
+        """The policies for one cluster: which they are is decided once, not for each of its nodes."""
+        if cluster not in self._index:
+            self._index[cluster] = _Index([policy for policy in self.all if self.is_for(policy, cluster)])
+        return self._index[cluster]
+
+
+class _Index:
+    """Policies in their order, found by the names, racks and tags of the nodes that they may select."""
+
+    def __init__(self, policies: Sequence[NodeLabelPolicy]) -> None:
+        self._all = policies
+        self._by: dict[str, dict[str, list[int]]] = {"name": {}, "rack": {}, "tag": {}}
+        self._others: list[int] = []
+        for number, policy in enumerate(policies):
+            narrow = next(((kind, values) for kind, values in _indexed(policy.spec.nodes) if values), None)
+            if narrow is None:
+                self._others.append(number)
+            else:
+                for value in dict.fromkeys(narrow[1]):
+                    self._by[narrow[0]].setdefault(value, []).append(number)
+
+    def named(self) -> Collection[str]:
+        """The nodes that policies list by name."""
+        return self._by["name"].keys()
 
     def candidates(self, name: str, design: DesignNode | None) -> Iterator[NodeLabelPolicy]:
         """Every policy that names, racks and tags don't rule out."""
-        numbers = list(self._others)
-        if self._by:
-            numbers += self._by.get(("name", name), ())
-            if design is not None:
-                numbers += self._by.get(("rack", design.rack), ()) if design.rack else ()
-                for tag in design.tags:
-                    numbers += self._by.get(("tag", tag), ())
-        return (self.all[number] for number in sorted(set(numbers)))
+        numbers = [*self._others, *self._by["name"].get(name, ())]
+        if design is not None:
+            numbers += self._by["rack"].get(design.rack, ()) if design.rack else ()
+            for tag in design.tags:
+                numbers += self._by["tag"].get(tag, ())
+        return (self._all[number] for number in sorted(set(numbers)))
 
 
 def keys_looked_at(policy: NodeLabelPolicy) -> Iterator[str]:
@@ -238,16 +272,12 @@ def selects(
     design: DesignNode | None,
     own: Mapping[str, str],
     *,
-    cluster: str | None = None,
     open_: bool = False,
 ) -> bool | None:
-    """Whether a policy selects a node. With `open_`, labels that `own` lacks may still be on the live node: then None is "it depends".
-
-    `cluster` None leaves the policy's clusters out of it.
+    """Whether a policy selects a node of a cluster that it is for. With `open_`, labels that `own` lacks may still be on the live node:
+    then None is "it depends".
     """
     spec = policy.spec
-    if cluster is not None and spec.clusters is not None and cluster not in spec.clusters:
-        return False
     chosen = _matches(spec.nodes, name, design, own, open_)
     if chosen is False or spec.exclude is None:
         return chosen
