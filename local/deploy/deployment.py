@@ -32,6 +32,8 @@ STORE = "module.hullmark.google_storage_bucket.store"
 """Where the example root keeps the one resource that outlives `destroy`."""
 SMOKE_SECONDS = 240
 """For the smoke test's answer: fresh grants take a minute or two until the first delivery is let through."""
+GCLOUD_SECONDS = 180
+"""For one call of gcloud: a pull that finds nothing may wait for a minute and a half."""
 INSTALL = {
     "terraform": "https://developer.hashicorp.com/terraform/install",
     "gcloud": "https://cloud.google.com/sdk/docs/install",
@@ -74,8 +76,8 @@ ADVICE = (
         " (deploy again), or the organisation allows no internet access to builds",
     ),
     (
-        r"Cannot find metric that matches type",
-        "a metric that was just made is not known to the alerts yet: wait a minute, and deploy again",
+        r"Cannot find metric(?:\(s\))? that match(?:es)? type",
+        "a metric that was just made is not known to the alerts yet, for up to ten minutes: wait, and deploy again",
     ),
     (r"state lock|Error acquiring the state lock", "somebody else deploys now, or was cut off: terraform force-unlock ID, in {root}"),
     (
@@ -227,10 +229,10 @@ class Deployment:
                 here,
                 "--auto-ack",
                 "--limit=50",
-                "--format=json(message.data.decode(base64))",
+                "--format=json(message.data)",  # not data.decode(base64): bytes are nothing that gcloud can print as JSON
             )
             for received in json.loads(pulled or "[]"):
-                notice = json.loads(base64.b64decode(received["message"]["data"]))
+                notice = json.loads(base64.urlsafe_b64decode(received["message"]["data"]))  # the alphabet that gcloud prints
                 if notice.get("subject") == action:
                     return said_by(notice)
             self.sleep(2)
@@ -259,7 +261,10 @@ class Deployment:
         return process.returncode
 
     def _gcloud(self, *arguments: str, otherwise: str = "") -> str:
-        done = subprocess.run(["gcloud", *arguments], capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(["gcloud", *arguments], capture_output=True, text=True, check=False, timeout=GCLOUD_SECONDS)
+        except subprocess.TimeoutExpired as late:
+            raise CannotDeploy(f"gcloud {' '.join(arguments[:3])}: no answer within {GCLOUD_SECONDS} s") from late
         if done.returncode:
             advice = otherwise or self._advised(done.stderr)
             raise CannotDeploy(f"gcloud {' '.join(arguments[:3])}: {done.stderr.strip()[-500:]}\n{advice}".strip())

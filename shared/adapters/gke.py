@@ -11,7 +11,8 @@ import msgspec
 from shared.adapters.apiserver import Access, ApiServer, StatusError, cut
 from shared.ports import Refused, Unavailable
 
-SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email")
+"""The second is for the API server: without it GKE knows a service account by its number, and RBAC by e-mail matches nothing."""
 
 
 def access(project: str, location: str, name: str, *, credentials: Any = None, service: str = "https://container.googleapis.com") -> Access:
@@ -81,7 +82,7 @@ class _Token:
         with self._lock:
             try:
                 if self._credentials is None:
-                    self._credentials, _ = default(scopes=[SCOPE])
+                    self._credentials, _ = default(scopes=SCOPES)
                 if not self._credentials.valid:
                     self._credentials.refresh(Request(urllib3.PoolManager()))  # type: ignore[no-untyped-call]
             except exceptions.TransportError as error:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -77,6 +78,34 @@ def test_google_credentials_that_fail_are_refused_and_a_broken_line_is_unavailab
         gke.access("p", "l", "c", credentials=Credentials(exceptions.RefreshError("expired")))  # type: ignore[no-untyped-call]
     with pytest.raises(Unavailable, match="GKE cluster p/l/c: no route"):
         gke.access("p", "l", "c", credentials=Credentials(exceptions.TransportError("no route")))  # type: ignore[no-untyped-call]
+
+
+METADATA = """\
+import sys
+from shared.adapters import gke
+print(gke.access("p", "l", "c", service=sys.argv[1]).authorization())
+"""
+
+
+def test_the_token_for_gke_names_the_account_by_its_email(tmp_path: Path) -> None:
+    """As on Cloud Run: google-auth asks the metadata server, which puts into the token the scopes that it is asked for."""
+    endpoint = {"endpoint": "34.1.2.3", "masterAuth": {"clusterCaCertificate": CA_DATA}}
+    account = {"email": "hullmark-node-apply@p.iam.gserviceaccount.com", "scopes": [], "aliases": ["default"]}
+
+    def metadata(handler: Any) -> None:
+        token = {"access_token": "of-the-function", "expires_in": 3600, "token_type": "Bearer"}
+        headers = {"Metadata_Flavor": "Google", "Content_Type": "application/json"}
+        says(200, token if "/token" in handler.path else account, **headers)(handler)
+
+    with Scripted(metadata).running() as google, Scripted(says(200, endpoint)).running() as container:
+        host = google.url.removeprefix("http://")
+        environment = {"GCE_METADATA_HOST": host, "GCE_METADATA_IP": host, "CLOUDSDK_CONFIG": str(tmp_path), "HOME": str(tmp_path)}
+        asked = subprocess.run(
+            [sys.executable, "-c", METADATA, container.url], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+    assert asked.stdout == "Bearer of-the-function\n"
+    (scopes,) = {parse_qs(urlsplit(path).query)["scopes"][0] for _, path, *_ in google.requests if "/token" in path}
+    assert set(scopes.split(",")) == {f"https://www.googleapis.com/auth/{scope}" for scope in ("cloud-platform", "userinfo.email")}
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ ACTION = "01KAJ3Z8Q0000000000000000A"
 def a_notice(kind: str, **data: Any) -> str:
     notice = {"subject": ACTION, "type": f"dev.hullmark.{kind}.v1", "data": data}
     other = {"subject": "another", "type": "dev.hullmark.action.finished.v1", "data": {"result": "of somebody else"}}
-    encoded = [{"message": {"data": base64.b64encode(json.dumps(one).encode()).decode()}} for one in (other, notice)]
+    encoded = [{"message": {"data": base64.urlsafe_b64encode(json.dumps(one).encode()).decode()}} for one in (other, notice)]
     return json.dumps(encoded)
 
 
@@ -208,7 +208,11 @@ def test_a_missing_tool_is_named_with_where_to_get_it(run: Run, tools: Path, too
         ("Error 409: The requested bucket name is not available.", "choose one with store_bucket"),
         ("Error 403: The billing account for the owning project is disabled", "has no billing account"),
         ("Error acquiring the state lock", "terraform force-unlock"),
-        ('Error 404: Cannot find metric that matches type = "logging.googleapis.com/user/x"', "wait a minute, and deploy again"),
+        (
+            'Error 404: Cannot find metric(s) that match type = "logging.googleapis.com/user/x". If a metric was created recently, it'
+            " could take up to 10 minutes to become available.",
+            "up to ten minutes: wait, and deploy again",
+        ),
         ("Error 403: Permission 'pubsub.topics.create' denied", "you (me@example.com) lack a right on project fleet-project"),
     ],
 )
