@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from shared.domain.documents.access import ENTRY, KUBECONFIGS, SIMULATED, Access, KubeconfigFile, OperatorAccess, Outdated, SeedFile
 from shared.domain.nodes import owner_error
+from shared.ledger.acceptances import Acceptances
 from shared.ledger.actions import Actions
 from shared.ledger.releases import NewestCommitted, Releases
 from shared.ledger.revisions import Revision, Revisions
@@ -207,6 +208,11 @@ class World:
     def actions(self) -> Actions:
         """The ledger of actions."""
         return Actions(self.store)
+
+    @functools.cached_property
+    def acceptances(self) -> Acceptances:
+        """What people accepted beyond the limits."""
+        return Acceptances(self.store)
 
     @functools.cached_property
     def revisions(self) -> Revisions:

@@ -23,6 +23,7 @@ from shared import telemetry, wiring
 from shared.adapters.simulated import Simulated
 from shared.domain import actions
 from shared.domain.labels.events import change_of
+from shared.ledger.acceptances import Accepted
 from shared.messages import DeadlineCheck, NodeChanged, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
 from shared.work.control import control
@@ -58,6 +59,7 @@ PATTERNS = {
     "cleared": r"staged-cleared/\d{6}",
     "staged": r"staged/[^/]+/\d{6}\.json",
     "tag": r"tags/[^/]+/\d{6}\.json",
+    "acceptance": r"acceptances/\d{6}/[^/]+/ID\.json",
     "drift": r"drift/[^/]+/[^/]+/\d+/[^/]+/\d\.json",
     "told": r"told/.+\.json",
     "fleet": r"fleet/[^/]+/[^/]+/\d{6}\.json",
@@ -133,6 +135,7 @@ def written() -> dict[str, bytes]:
     accept(request, ACCEPTED, fleet.world, fleet.now)
     fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
     fleet.cloud.drain()
+    fleet.world.acceptances.add(Accepted(revision=2, cluster="default", base=1, removals=4, by="an operator", at=fleet.now))
     fleet.world.store.create(f"open-actions/{LOST}", (fleet.now + timedelta(hours=1)).isoformat().encode())
     store = fleet.world.store
     found = {key: store.get(key) or b"" for key in store.keys("")}
@@ -152,7 +155,7 @@ def control_on_plan(fleet: FrontDoor, action: str, verb: str) -> None:
 
 def kind_of(key: str) -> str:
     """The kind of an object, by its key."""
-    plain = re.sub(r"(?<=[/-])[0-9A-HJKMNP-TV-Z]{26}(?=/|$)", "ID", key)
+    plain = re.sub(r"(?<=[/-])[0-9A-HJKMNP-TV-Z]{26}(?=[/.]|$)", "ID", key)
     kinds = [kind for kind, pattern in PATTERNS.items() if re.fullmatch(pattern, plain)]
     assert len(kinds) == 1, f"{key} is of no kind that the table of torn objects knows: {kinds}"
     return kinds[0]
@@ -217,6 +220,7 @@ TABLE = (
     Row("cleared"),
     Row("staged"),
     Row("tag"),
+    Row("acceptance"),
     Row("drift"),
     Row("told"),
     Row("fleet"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
@@ -12,11 +13,20 @@ from shared.domain.nodes import HULLMARK, Node, Owner
 from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
 
 
+class Current(NamedTuple):
+    """A label as the node has it now: its value, and who holds it (sorted; empty where nobody says so)."""
+
+    value: str
+    holders: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """Nothing to write: the outcome is known already."""
 
     outcome: Outcome
+    labelled: bool = False
+    """Whether it is a node of the cluster that keeps labels which documents declare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,8 @@ class Write:
     reasons: Mapping[str, str] = field(default_factory=dict)
     contested: Mapping[str, str] = field(default_factory=dict)
     """Keys that hold another manager's value now, with that manager: drift, or a first taking over."""
+    before: Mapping[str, Current] = field(default_factory=dict)
+    """What stands now under the keys that change; a key that the node does not have is not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +92,19 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
     """Decide one node: its declared labels and its aliases together."""
     name, live, declared = subject.name, subject.live, subject.declared
     if isinstance(declared, PolicyConflict):
-        return _settled(name, "failed", "PolicyConflict", declared.message)
+        return _settled(name, "failed", "PolicyConflict", declared.message, labelled=live is not None)
     if live is None:
         where = f"cluster {rules.cluster} has no node {name}"
         if subject.design:
             where = f"the documents name {name}, but cluster {rules.cluster} has no such node"
         return _settled(name, "missing", "NodeNotFound", where)
     if in_sync(declared, live, rules.pairs, rules.owner):
-        return _settled(name, "unchanged")
+        return _settled(name, "unchanged", labelled=bool(declared.labels))
     if followers := _declared_secondaries(declared, rules.pairs):
-        return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead")
+        return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead", labelled=True)
     change = diff(declared, live, rules.policies.keep_domains, rules.owner)
     if change.refused:
-        return _settled(name, "failed", "Conflict", f"{held(change.refused)}; its policy says onConflict: fail")
+        return _settled(name, "failed", "Conflict", f"{held(change.refused)}; its policy says onConflict: fail", labelled=True)
     aliases = aliases_for(
         live.labels,
         {key: value for key, value in declared.labels.items() if key not in change.skipped},
@@ -105,8 +117,8 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
     if change.write or aliases.write:
         return _write(task_of(subject, rules), live, change, aliases, rules.owner)
     if change.skipped:
-        return _settled(name, "skipped", "Conflict", f"{held(change.skipped)}; left alone (onConflict: skip)")
-    return _settled(name, "unchanged")
+        return _settled(name, "skipped", "Conflict", f"{held(change.skipped)}; left alone (onConflict: skip)", labelled=True)
+    return _settled(name, "unchanged", labelled=bool(declared.labels))
 
 
 def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, owner: Owner) -> Write:
@@ -124,7 +136,9 @@ def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, 
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)
-    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested)
+    keys = (*changes.set, *changes.remove)
+    before = {key: Current(live.labels[key], live.owners.get(key, ())) for key in keys if key in live.labels}
+    return Write(task, changes, {key: why[key] for key in keys}, contested, before)
 
 
 def plan_again(subject: Subject, rules: Rules) -> NodeTask:
@@ -183,5 +197,5 @@ def task_of(subject: Subject, rules: Rules) -> NodeTask:
     )
 
 
-def _settled(name: str, outcome: OutcomeKind, reason: str = "", message: str = "") -> Settled:
-    return Settled(Outcome(subject=name, outcome=outcome, reason=reason, message=message))
+def _settled(name: str, outcome: OutcomeKind, reason: str = "", message: str = "", *, labelled: bool = False) -> Settled:
+    return Settled(Outcome(subject=name, outcome=outcome, reason=reason, message=message), labelled)

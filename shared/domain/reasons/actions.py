@@ -59,10 +59,23 @@ OUTCOMES = Group(
         "functions/version_apply/",
         "shared/domain/actions.py",
         "shared/domain/labels/planning.py",
+        "shared/domain/labels/impact.py",
         "shared/work/planning.py",
         "shared/ports.py",
     ),
     reasons={
+        "TooManyRemovals": Reason(
+            "labels would be removed from more nodes than the limits let pass, or from all that have any; nothing was written",
+            "look at the keys and nodes in the message; if that is meant, ask again with `--accept-removals N`",
+        ),
+        "TooManyTakeovers": Reason(
+            "other managers' values would be replaced on more nodes than the limits let pass; nothing was written",
+            "look at the keys and managers in the message; if that is meant, ask again with `--accept-takeovers N`",
+        ),
+        "TooManyChanges": Reason(
+            "more nodes would change than the Limits document lets pass; nothing was written",
+            "look at the keys and nodes in the message; if that is meant, ask again with `--accept-changes N`",
+        ),
         "DryRun": Reason("a dry run: this would be written"),
         "Drift": Reason("the node had other values; the message names them and their owner; they are replaced"),
         "NodeNotFound": Reason("the cluster has no node of this name", "remove it from the documents, or wait until it joins"),
