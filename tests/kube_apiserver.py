@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from shared.adapters.apiserver import Access, ApiServer
+from shared.adapters.apiserver import Access, ApiServer, StatusError
+from shared.ports import NodeGone
 
 PROGRAMS = ("kube-apiserver", "etcd")
 VERSION = "1.35.4"
@@ -182,10 +183,20 @@ class Fleet:
     def __init__(self, kube: KubeApiserver) -> None:
         self._server = ApiServer(kube.access, in_flight=16)
 
-    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet") -> str:
+    def _request(self, *call: Any, **fields: Any) -> bytes:
+        """One call, whose refusal is worded as the port words it."""
+        try:
+            return self._server.request(*call, **fields)
+        except StatusError as rejected:
+            if rejected.code == 404:
+                raise NodeGone(str(rejected)) from rejected
+            raise rejected.refused() from rejected
+
+    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet", *, ready: bool | None = None) -> str:
         """A node, registered by `manager`. Returns its uid."""
         metadata = {"name": name, "labels": dict(labels or {}), "annotations": {"node.alpha.kubernetes.io/ttl": "0"}}
-        return self._create({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, manager)
+        status = {} if ready is None else {"status": {"conditions": [_ready_condition(ready)]}}
+        return self._create({"apiVersion": "v1", "kind": "Node", "metadata": metadata, **status}, manager)
 
     def fill(self, names: Sequence[str]) -> None:
         """Realistic nodes of about 12 KB with 15 labels, many at a time."""
@@ -208,14 +219,14 @@ class Fleet:
             raise failures[0]
 
     def _create(self, node: Mapping[str, Any], manager: str) -> str:
-        answer = self._server.request(
+        answer = self._request(
             "POST", "/api/v1/nodes", {"fieldManager": manager}, json.dumps(node).encode(), {"Content-Type": "application/json", **_METADATA}
         )
         return str(json.loads(answer)["metadata"]["uid"])
 
     def delete(self, name: str) -> None:
         """Delete one node."""
-        self._server.request("DELETE", f"/api/v1/nodes/{name}")
+        self._request("DELETE", f"/api/v1/nodes/{name}")
 
     def set_labels(self, name: str, labels: Mapping[str, str | None], manager: str = "kubectl-label") -> None:
         """Set (or, with None, remove) labels by Update, as `kubectl label` and kubelets do."""
@@ -226,12 +237,26 @@ class Fleet:
         metadata = {"name": name, **({"labels": dict(labels)} if labels else {})}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         query, kind = {"fieldManager": manager, "force": "true"}, {"Content-Type": "application/apply-patch+yaml"}
-        self._server.request("PATCH", f"/api/v1/nodes/{name}", query, json.dumps(node).encode(), {**kind, **_METADATA})
+        self._request("PATCH", f"/api/v1/nodes/{name}", query, json.dumps(node).encode(), {**kind, **_METADATA})
+
+    def set_ready(self, name: str, ready: bool) -> None:
+        """Report the Ready condition, as a kubelet does."""
+        kind, status = {"Content-Type": "application/strategic-merge-patch+json"}, {"status": {"conditions": [_ready_condition(ready)]}}
+        self._request("PATCH", f"/api/v1/nodes/{name}/status", {"fieldManager": "kubelet"}, json.dumps(status).encode(), kind)
+
+    def ready(self, name: str) -> bool | None:
+        """The Ready condition; None where there is none, and for no node."""
+        try:
+            node = json.loads(self._request("GET", f"/api/v1/nodes/{name}"))
+        except NodeGone:
+            return None
+        said = {condition["type"]: condition["status"] == "True" for condition in node["status"].get("conditions", [])}
+        return said.get("Ready")
 
     def patch(self, name: str, body: Mapping[str, Any], manager: str = "kubectl-edit") -> None:
         """Any merge patch."""
         kind = {"Content-Type": "application/merge-patch+json"}
-        self._server.request("PATCH", f"/api/v1/nodes/{name}", {"fieldManager": manager}, json.dumps(body).encode(), {**kind, **_METADATA})
+        self._request("PATCH", f"/api/v1/nodes/{name}", {"fieldManager": manager}, json.dumps(body).encode(), {**kind, **_METADATA})
 
     def forget_managers(self, name: str) -> None:
         """Drop managedFields, as an object from before Server-Side Apply has none."""
@@ -239,11 +264,16 @@ class Fleet:
 
     def clear(self) -> None:
         """Delete every node."""
-        self._server.request("DELETE", "/api/v1/nodes")
+        self._request("DELETE", "/api/v1/nodes")
 
     def post(self, path: str, body: Mapping[str, Any]) -> None:
         """Create any object."""
-        self._server.request("POST", path, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+        self._request("POST", path, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+
+
+def _ready_condition(ready: bool) -> dict[str, str]:
+    why = "KubeletReady" if ready else "KubeletNotReady"
+    return {"type": "Ready", "status": str(ready), "reason": why, "message": "as a test has it"}
 
 
 _METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"}

@@ -29,7 +29,7 @@ import msgspec
 
 from shared.domain.keys import is_subdomain, key_error, value_error
 from shared.domain.labels.aliases import oldest
-from shared.domain.nodes import Node
+from shared.domain.nodes import Node, manager_error
 from shared.ports import HULLMARK, Conflict, NodeGone, ObjectStore, Owner, Refused, Stale, Unavailable
 
 T = TypeVar("T")
@@ -57,6 +57,8 @@ class _State(msgspec.Struct, frozen=True):
     tracked: bool = True
     """Whether it has managedFields at all; an object without them gets none by Updates, only by the first Apply."""
     deleted: bool = False
+    ready: bool | None = True
+    """Its Ready condition; None where its kubelet has reported none. A seeded node runs."""
 
 
 class _Seed(msgspec.Struct, frozen=True):
@@ -115,12 +117,12 @@ class Simulated:
 
     def node(self, name: str) -> Node | None:
         self.before("node", name)
-        version, state = self._newest(name) if is_subdomain(name) else (0, None)
+        version, state = self._newest(name)
         return None if state is None or state.deleted else _node(name, version, state)
 
     def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = "", force: bool = True) -> Node:
         self.before("apply_labels", name)
-        _check(labels)
+        _check(labels, manager or self.owner.name)
 
         def applied(_: int, state: _State) -> _State:
             if state.uid != uid:
@@ -144,13 +146,24 @@ class Simulated:
 
     # -- what others do to the cluster
 
-    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet") -> str:
+    def create(
+        self,
+        name: str,
+        labels: Mapping[str, str] | None = None,
+        manager: str = "kubelet",
+        *,
+        ready: bool | None = None,
+        kubelet_version: str = "",
+    ) -> str:
         """A node registered by `manager`; of a name that was deleted before, a new one. Returns its uid. Raises Refused where it exists."""
-        _check(labels or {})
+        if not is_subdomain(name):
+            raise Refused("Invalid", f"metadata.name: {name[:80]!r} is not a DNS name of lower-case letters, digits, - and .")
+        _check(labels or {}, manager)
         version, state = self._newest(name)
         if state is not None and not state.deleted:
             raise Refused("AlreadyExists", f'nodes "{name}" already exists')
-        new = _update(_State(str(uuid.uuid4()), {}), manager, dict(labels or {}))
+        registered = _State(str(uuid.uuid4()), {}, kubelet_version=kubelet_version, ready=ready)
+        new = _update(registered, manager, dict(labels or {}))
         if not self._write(name, version, new):
             _, there = self._newest(name)
             if there is None or there.uid != new.uid:
@@ -162,12 +175,22 @@ class Simulated:
         self._change(name, lambda _, state: _State(state.uid, {}, deleted=True))
 
     def set_labels(self, name: str, labels: Mapping[str, str | None], manager: str = "kubectl-label") -> None:
-        """Set (or, with None, remove) labels by Update, as kubelets and `kubectl label` do. Raises NodeGone."""
-        _check({key: value for key, value in labels.items() if value is not None})
+        """Set (or, with None, remove) labels by Update, as kubelets and `kubectl label` do. Raises NodeGone and Refused."""
+        _check({key: value for key, value in labels.items() if value is not None}, manager)
         self._change(name, lambda _, state: _update(state, manager, labels))
 
+    def set_ready(self, name: str, ready: bool) -> None:
+        """Report the Ready condition, as a kubelet does, or the node lifecycle controller for one that is silent. Raises NodeGone."""
+        self._change(name, lambda _, state: msgspec.structs.replace(state, ready=ready))
+
+    def ready(self, name: str) -> bool | None:
+        """The Ready condition; None where there is none, and for no node."""
+        _, state = self._newest(name)
+        return None if state is None or state.deleted else state.ready
+
     def apply(self, name: str, labels: Mapping[str, str], manager: str) -> None:
-        """Server-Side Apply of another manager, forced. Raises NodeGone."""
+        """Server-Side Apply of another manager, forced. Raises NodeGone and Refused."""
+        _check(labels, manager)
         self._change(name, lambda _, state: _apply(state, manager, dict(labels), force=True))
 
     def forget_managers(self, name: str) -> None:
@@ -237,6 +260,8 @@ class Simulated:
         raise Unavailable(f"node {name!r} in {self._folder}: others wrote it faster than it can be listed, or its versions were removed")
 
     def _newest(self, name: str) -> tuple[int, _State | None]:
+        if not is_subdomain(name):
+            return 0, None
         newest = self._listed(name).get(name)
         if newest is not None:
             return self._at(name, newest)
@@ -297,7 +322,9 @@ def _decoded(decoder: msgspec.json.Decoder[T], key: str, body: bytes) -> T:
         raise Refused("RecordUnreadable", f"{key} in the store can't be read: {error}") from error
 
 
-def _check(labels: Mapping[str, str]) -> None:
+def _check(labels: Mapping[str, str], manager: str) -> None:
+    if problem := manager_error(manager):
+        raise Refused("Invalid", f"fieldManager: {problem}")
     for key, value in labels.items():
         problem = key_error(key) or value_error(value)
         if problem:

@@ -12,8 +12,10 @@ import msgspec
 OWNER = "hullmark"
 """Field manager under which declared labels are applied, where settings name no other."""
 ALIASES = "-aliases"
-LONGEST_OWNER = 128 - len(ALIASES)
-"""Bytes. The API server takes field managers of up to 128, and the one for aliases is longer by its ending."""
+LONGEST_MANAGER = 128
+"""Bytes. What the API server takes as a field manager's name."""
+LONGEST_OWNER = LONGEST_MANAGER - len(ALIASES)
+"""Bytes. The field manager for aliases is longer by its ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,13 @@ class Owner:
 
     def __contains__(self, manager: object) -> bool:
         return manager in (self.name, self.aliases)
+
+
+def manager_error(name: str) -> str | None:
+    """Why the API server takes no field manager of this name, or None."""
+    if not 1 <= len(name.encode(errors="replace")) <= LONGEST_MANAGER:
+        return f"a field manager's name has 1 to {LONGEST_MANAGER} bytes"
+    return None if name.isprintable() else "a field manager's name has printable characters only"
 
 
 def owner_error(name: str) -> str | None:

@@ -23,11 +23,13 @@ from shared.ports import Cluster, Conflict, NodeGone, ObjectStore, Refused, Stal
 class Others(Protocol):
     """What other people and controllers do to a cluster."""
 
-    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet") -> str: ...
+    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet", *, ready: bool | None = None) -> str: ...
     def delete(self, name: str) -> None: ...
     def set_labels(self, name: str, labels: Mapping[str, str | None], manager: str = "kubectl-label") -> None: ...
     def apply(self, name: str, labels: Mapping[str, str], manager: str) -> None: ...
     def forget_managers(self, name: str) -> None: ...
+    def set_ready(self, name: str, ready: bool) -> None: ...
+    def ready(self, name: str) -> bool | None: ...
 
 
 @dataclass
@@ -271,6 +273,87 @@ def test_remove_labels_of_no_keys_keeps_every_label(world: World) -> None:
     seen = world.cluster.node("n1")
     assert seen is not None
     assert world.cluster.remove_labels("n1", [], resource_version=seen.resource_version) == seen
+
+
+# -- what others do
+
+
+@pytest.mark.parametrize(
+    ("labels", "manager"),
+    [
+        ({"bad key": "x"}, "kubectl-label"),
+        ({"rack": "no spaces"}, "kubectl-label"),
+        ({"rack": "x" * 64}, "kubectl-label"),
+        ({"rack": "r1"}, "m" * 129),
+        ({"rack": "r1"}, "bell\a"),
+    ],
+)
+def test_what_the_api_server_refuses_of_others_is_refused_and_nothing_is_written(
+    world: World, labels: dict[str, str], manager: str
+) -> None:
+    world.others.create("n1", {"zone": "a"})
+    for write in (world.others.set_labels, world.others.apply):
+        with pytest.raises(Refused) as refused:
+            write("n1", labels, manager=manager)
+        assert refused.value.reason in ("Invalid", "BadRequest")
+    assert world.labels("n1") == {"zone": "a"}
+
+
+@pytest.mark.parametrize("name", ["N1", "n_1", "n" * 254])
+def test_a_node_whose_name_is_none_is_not_registered(world: World, name: str) -> None:
+    with pytest.raises(Refused) as refused:
+        world.others.create(name)
+    assert refused.value.reason == "Invalid"
+    assert world.cluster.nodes() == []
+
+
+def test_what_others_do_to_a_node_that_is_not_there_is_an_error(world: World) -> None:
+    with pytest.raises(NodeGone):
+        world.others.set_labels("n1", {"rack": "r1"})
+    with pytest.raises(NodeGone):
+        world.others.set_ready("n1", True)
+    with pytest.raises(NodeGone):
+        world.others.delete("n1")
+    world.others.create("n1")
+    with pytest.raises(Refused) as refused:
+        world.others.create("n1")
+    assert refused.value.reason == "AlreadyExists"
+
+
+def test_removing_a_label_that_is_not_there_changes_nothing(world: World) -> None:
+    world.others.create("n1", {"zone": "a"})
+    before = world.cluster.node("n1")
+    world.others.set_labels("n1", {"absent": None, "zone": "a"})
+    assert world.cluster.node("n1") == before
+
+
+def test_a_nodes_ready_condition_is_what_its_kubelet_said_last(world: World) -> None:
+    world.others.create("silent")
+    world.others.create("n1", ready=True)
+    assert (world.others.ready("silent"), world.others.ready("n1"), world.others.ready("absent")) == (None, True, None)
+
+    world.others.set_ready("n1", False)
+
+    assert world.others.ready("n1") is False
+    world.others.delete("n1")
+    world.others.create("n1")
+    assert world.others.ready("n1") is None
+
+
+def test_a_ready_condition_moves_the_nodes_version_and_leaves_labels_and_owners_alone(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a"})
+    before = world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+
+    world.others.set_ready("n1", True)
+    after = world.cluster.node("n1")
+    world.others.set_ready("n1", True)
+
+    assert after is not None
+    assert (after.labels, after.owners, after.applied) == (before.labels, before.owners, before.applied)
+    assert after.resource_version != before.resource_version
+    assert world.cluster.node("n1") == after
+    with pytest.raises(Stale):
+        world.cluster.remove_labels("n1", ["zone"], resource_version=before.resource_version)
 
 
 # -- many at a time
