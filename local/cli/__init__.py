@@ -26,6 +26,8 @@ COMMANDS = {
     "events": ("local.cli.events:events", "Forward a cluster's node events to the bus."),
     "webhook": ("local.cli.webhook:webhook", "Print or check the configuration of the webhook that labels pods."),
     "pods": ("local.cli.pods:pods", "Add topology labels to pods that are already bound."),
+    "clock": ("local.cli.clock:clock", "Send what the schedules send, once: for a cron job on a machine where nothing serves."),
+    "simulate": ("local.cli.simulate:simulate", "Change a simulated cluster as colleagues, kubelets and failures do."),
     "serve": ("local.cli.serve:serve", "Run everything on this machine, with the API and the status page."),
     "demo": ("local.cli.demo:demo", "Try it all on a simulated cluster, in under a minute."),
 }

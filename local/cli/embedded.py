@@ -63,6 +63,11 @@ class Embedded:
         self._left_open()
         return EmbeddedPlans(self._world)
 
+    def at_work(self) -> Cloud:
+        """The cloud itself, once it has gone on with what earlier commands left unfinished."""
+        self._left_open()
+        return self._cloud
+
     def _take_up(self) -> None:
         for action in self._cloud.take_up():
             click.echo(f"resuming action {action}, which an earlier command left unfinished", err=True)

@@ -165,10 +165,13 @@ def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
     ]
     if rows:
         yield grid(("node", "outcome", "changes", "reason"), rows)
-    counts = ", ".join(f"{number} {kind}" for kind, number in answer.get("counts", {}).items()) or "no nodes"
-    yield f"action {answer['id']}: {answer['result'] or answer.get('lifecycle')} ({counts})" + (
-        f": {answer['message']}" if answer.get("message") else ""
-    )
+    yield ended_line(answer["id"], answer["result"] or str(answer.get("lifecycle")), answer.get("counts", {}), answer.get("message", ""))
+
+
+def ended_line(action: str, result: str, counts: Mapping[str, int], message: str) -> str:
+    """How an action ended, in one line."""
+    counted = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "no nodes"
+    return f"action {action}: {result} ({counted})" + (f": {message}" if message else "")
 
 
 def change_text(changes: Mapping[str, Any]) -> str:
