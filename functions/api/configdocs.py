@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import posixpath
 from typing import Literal
 
 from flask import Response, request
@@ -12,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from functions.api.answers import ApiError, Status, answers, media, said_of, send, success
 from functions.api.identity import who
 from shared import wiring
-from shared.domain.documents.reading import DocumentsRefused, Source, as_stream
+from shared.domain.documents.reading import DocumentsRefused, Source, as_stream, kept_name
 from shared.ledger.revisions import COLLECTION, Revisions, Staged, sources_of
 
 routes = APIBlueprint("configdocs", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="configdocs", description="Shipyard's documents")])
@@ -102,8 +104,9 @@ class CollectionStatus(BaseModel):
     "/configdocs/<collection>", responses=answers(201, StagedBody, 404, 409, body=True), openapi_extensions={"requestBody": DOCUMENTS}
 )
 def stage(path: CollectionPath, query: StageQuery) -> Response:
-    """Put documents into a collection's buffer: YAML as the body, or several files as multipart/form-data, each with its name.
+    """Put documents into a collection's buffer: YAML as the body, or several files as multipart/form-data.
 
+    A file is known by the path that it came with (`./a.yaml` is `a.yaml`), so that revisions can be compared; two can't share one.
     Syntax is judged here, everything else when they are committed.
     """
     world = wiring.world()
@@ -112,7 +115,8 @@ def stage(path: CollectionPath, query: StageQuery) -> Response:
     if kept and query.buffermode == "rejectoncontents":
         cause = f"the buffer of {path.collection} holds {', '.join(name for name, _ in kept.files)}: commit it, or use buffermode=replace"
         raise ApiError(409, "Buffer is not empty", cause)
-    sources = [*(sources_of([kept]) if kept else []), *sources]
+    if kept:
+        sources = _appended(sources_of([kept]), sources)
     _must_be_yaml(sources)
     staged = world.revisions.stage(path.collection, sources, who(), world.clock())
     said = success(
@@ -122,10 +126,21 @@ def stage(path: CollectionPath, query: StageQuery) -> Response:
     return send(body, 201, {"Location": f"{request.script_root}/v1.0/configdocs/{path.collection}"})
 
 
+def _appended(buffered: list[Source], sent: list[Source]) -> list[Source]:
+    """What a buffer holds, and what is added to it; a name that is taken already gets a number."""
+    every = {source.file: source for source in buffered}
+    for source in sent:
+        stem, ending = posixpath.splitext(source.file)
+        numbered = (f"{stem}-{number}{ending}" for number in itertools.count(2))
+        name = next(name for name in itertools.chain([source.file], numbered) if name not in every)
+        every[name] = Source(name, source.data)
+    return list(every.values())
+
+
 def _sent(collection: str) -> list[Source]:
     """The files of the body. Raises ApiError 400 and 415."""
     if request.mimetype == "multipart/form-data":
-        sources = [Source(part.filename or f"{collection}.yaml", part.stream.read()) for part in request.files.getlist("files")]
+        sources = [Source(kept_name(part.filename or f"{collection}.yaml"), part.stream.read()) for part in request.files.getlist("files")]
     elif not request.mimetype or request.mimetype in YAML_TYPES:
         sources = [Source(f"{collection}.yaml", request.get_data())]
     else:

@@ -13,8 +13,10 @@ from functions.api.answers import answers, send
 from functions.api.configdocs import Why
 from functions.api.identity import who
 from shared import wiring
+from shared.domain.labels.comparison import RevisionDiff
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import TAG, Committed, Revisions
+from shared.work.comparison import compare
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
 
@@ -59,8 +61,28 @@ class RevisionBody(BaseModel):
 class FileBody(BaseModel):
     """One file, as it was sent."""
 
+    collection: str
     file: str
     text: str
+
+
+class ShowQuery(BaseModel):
+    """Which of its documents to show."""
+
+    model_config = ConfigDict(extra="ignore")
+    collection: str = Field(default="", max_length=100, description="Only the documents of this collection.")
+
+
+class DiffPath(RevisionPath):
+    """Two revisions."""
+
+    newer: int = Field(ge=1, le=999_999)
+
+
+class DiffQuery(ShowQuery):
+    """What to compare."""
+
+    cluster: str = Field(default="", max_length=253, description="Only the nodes of this cluster.")
 
 
 class RevisionDetail(RevisionBody):
@@ -107,12 +129,25 @@ def list_revisions(query: RevisionsQuery) -> Response:
 
 
 @routes.get("/revisions/<revision>", responses=answers(200, RevisionDetail, 404))
-def show_revision(path: RevisionPath) -> Response:
+def show_revision(path: RevisionPath, query: ShowQuery) -> Response:
     """One revision: what it holds, its tags, its documents."""
     revisions = wiring.world().revisions
     about = _tagged(revisions.get(path.revision).about, revisions)
-    texts = [FileBody(file=source.file, text=source.data.decode()) for source in revisions.sources(path.revision)]
+    texts = [
+        FileBody(collection=collection, file=source.file, text=source.data.decode())
+        for collection, sources in revisions.files(path.revision, query.collection).items()
+        for source in sources
+    ]
     return send(RevisionDetail.model_validate({**about, "texts": texts}))
+
+
+@routes.get("/revisions/<revision>/diff/<newer>", responses=answers(200, RevisionDiff, 400, 404))
+def diff(path: DiffPath, query: DiffQuery) -> Response:
+    """What changes from one revision to another: which labels on how many nodes of the design and of the clusters, and the text.
+
+    A cluster that does not answer is compared by the documents alone, and `unseen` says why.
+    """
+    return send(compare(path.revision, path.newer, wiring.world(), cluster=query.cluster, collection=query.collection))
 
 
 @routes.post("/revisions/<revision>/restore", responses=answers(201, RevisionBody, 404))

@@ -23,6 +23,7 @@ from local.cli.output import Failure
 from local.cli.service import ActionSummary, CommittedDocuments, Listing, Progress, RevisionSummary, StagedFiles
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
+from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.site import load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
@@ -312,6 +313,7 @@ class FileAnswer(BaseModel):
 
     file: str
     text: str
+    collection: str = ""
 
 
 class RevisionAnswer(RevisionSummary):
@@ -322,7 +324,10 @@ class RevisionAnswer(RevisionSummary):
     def committed(self) -> CommittedDocuments:
         """As the commands know it."""
         about = RevisionSummary.model_validate(self.model_dump(exclude={"texts"}))
-        return CommittedDocuments(about, [Source(text.file, text.text.encode()) for text in self.texts])
+        files: dict[str, list[Source]] = {}
+        for text in self.texts:
+            files.setdefault(text.collection, []).append(Source(text.file, text.text.encode()))
+        return CommittedDocuments(about, files)
 
 
 class CommitAnswer(BaseModel):
@@ -364,8 +369,12 @@ class ServerDocuments:
         answer = self._http.get("/revisions", RevisionsAnswer, limit=limit)
         return Listing(answer.revisions, sorted(answer.staged))
 
-    def get(self, number: int) -> CommittedDocuments:
-        return self._http.get(f"/revisions/{number}", RevisionAnswer).committed()
+    def get(self, number: int, collection: str = "") -> CommittedDocuments:
+        return self._http.get(f"/revisions/{number}", RevisionAnswer, collection=collection or None).committed()
+
+    def diff(self, older: int, newer: int, cluster: str, collection: str) -> RevisionDiff:
+        narrowed = {"cluster": cluster or None, "collection": collection or None}
+        return self._http.get(f"/revisions/{older}/diff/{newer}", RevisionDiff, **narrowed)
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
         return self._http.call("POST", f"/revisions/{number}/tags/{quote(tag, safe='')}", RevisionSummary)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import documents_option, now_option, read_files, record_now_option
+from local.cli.inputs import documents_option, now_option, read_collection, read_files, record_now_option
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
 from local.cli.service import RevisionSummary
-from shared.domain.documents.reading import Problem, Source, as_stream
-from shared.domain.site import check, load
+from shared.domain.documents.reading import Problem, as_stream
+from shared.domain.labels.comparison import KeyDifference, RevisionDiff
+from shared.domain.site import check
 from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, TAG
 
 F = TypeVar("F", bound=Callable[..., Any])
+NAMED = 10
+"""Nodes that a table names; JSON has them all."""
 
 
 @click.command()
@@ -63,7 +65,7 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
         raise Failure(
             "Usage", f"{collection!r} is not a valid collection name: letters, digits, ., _ and -, at most 100, a letter or digit first"
         )
-    sources = read_files(files)
+    sources = read_collection(files)
     if not sources:
         raise Failure("Usage", "nothing to stage: give -f FILE, a folder, or - for standard input")
     staged = service().documents.stage(collection, sources, now)
@@ -156,44 +158,66 @@ def _why(revision: dict[str, Any]) -> str:
     return " ".join(filter(None, (revision["message"], f"({revision['source']})" if revision["source"] else "")))
 
 
+def collection_option(command: F) -> F:
+    """`-c COLLECTION`."""
+    return click.option("-c", "--collection", default="", help="Only the text of this collection.")(command)
+
+
 @documents.command()
 @click.argument("number", type=int)
+@collection_option
 @output_option
-def show(number: int, form: str) -> None:
+def show(number: int, collection: str, form: str) -> None:
     """Show a revision's documents, in a form that can be staged again; with `-o json` or `yaml`, every file as it was."""
-    revision = service().documents.get(number)
-    files = [{"file": source.file, "text": source.data.decode()} for source in revision.sources]
+    revision = service().documents.get(number, collection)
+    files = [
+        {"collection": name, "file": source.file, "text": source.data.decode()}
+        for name, sources in revision.files.items()
+        for source in sources
+    ]
     emit(form, revision.about.model_dump(mode="json") | {"files": files}, lambda: [as_stream(revision.sources).removesuffix("\n")])
 
 
 @documents.command()
 @click.argument("older", type=int)
 @click.argument("newer", type=int)
+@collection_option
+@click.option("--cluster", default="", help="Only the nodes of this cluster. Default: of every one.")
 @output_option
-def diff(older: int, newer: int, form: str) -> None:
-    """Show what changes between two revisions: the text, and the labels of the nodes they name."""
-    sources = {number: service().documents.get(number).sources for number in (older, newer)}
-    texts = {number: {source.file: source.data.decode() for source in files} for number, files in sources.items()}
-    lines = [
-        line
-        for file in sorted({*texts[older], *texts[newer]})
-        for line in difflib.unified_diff(
-            texts[older].get(file, "").splitlines(),
-            texts[newer].get(file, "").splitlines(),
-            f"{file} (revision {older})",
-            f"{file} (revision {newer})",
-            lineterm="",
-        )
-    ]
-    before, after = (_labels(sources[number]) for number in (older, newer))
-    nodes = {
-        name: {"before": before.get(name), "after": after.get(name)}
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    }
-    emit(
-        form, {"diff": lines, "nodes": nodes}, lambda: [*lines, f"{len(nodes)} node(s) with different labels: {', '.join(nodes) or 'none'}"]
-    )
+def diff(older: int, newer: int, collection: str, cluster: str, form: str) -> None:
+    """Show what changes between two revisions: which labels on how many nodes, those of the clusters included; then the text."""
+    found = service().documents.diff(older, newer, cluster, collection)
+    emit(form, found.model_dump(mode="json"), lambda: _differences(found))
+    for name, why in found.unseen.items():
+        click.echo(f"note: cluster {name}'s own nodes were not looked at, only the documents: {why}", err=True)
+
+
+def _differences(found: RevisionDiff) -> Iterable[Any]:
+    rows = [(key, _counted(each), _exemplified(each)) for key, each in found.labels.items()]
+    if rows:
+        yield grid(("label", "nodes", "for example"), rows)
+    nodes = len(found.nodes) + found.more_nodes
+    yield f"{nodes} node(s) with different labels: {_few(list(found.nodes), nodes)}"
+    yield from found.diff or ["no difference in the text"]
+
+
+def _counted(label: KeyDifference) -> str:
+    counts = {"set": label.set, "changed": label.changed, "removed": label.removed}
+    return ", ".join(f"{what} on {count}" for what, count in counts.items() if count)
+
+
+def _exemplified(label: KeyDifference) -> str:
+    shown = [f"{name}: {_value(each.before)} → {_value(each.after)}" for name, each in label.examples.items()]
+    return ", ".join([*shown, *(["…"] if label.nodes > len(shown) else [])])
+
+
+def _value(value: str | None) -> str:
+    return "none" if value is None else value or '""'
+
+
+def _few(names: Sequence[str], of: int) -> str:
+    shown = ", ".join(names[:NAMED]) or "none"
+    return f"{shown} and {of - NAMED} more" if of > NAMED else shown
 
 
 @documents.command()
@@ -207,7 +231,3 @@ def tag(number: int, tag: str, now: datetime, form: str) -> None:
         raise Failure("Usage", f"{tag!r} is not a valid tag: letters, digits, ., _ and -, at most 100, a letter or digit first")
     about = service().documents.tag(number, tag, now)
     emit(form, {"number": number, "tags": about.tags}, lambda: [f"revision {number}: {', '.join(about.tags)}"])
-
-
-def _labels(sources: Iterable[Source]) -> dict[str, Any]:
-    return {name: node["labels"] for name, node in load(sources).effective().items()}

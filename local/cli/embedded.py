@@ -24,11 +24,13 @@ from local.cloud.embedded import Cloud
 from shared import telemetry
 from shared.domain.actions import ActionOutcome
 from shared.domain.documents.reading import Problem, Source
+from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
-from shared.ledger.revisions import Committed, Revision, Revisions
+from shared.ledger.revisions import Committed, Revision
 from shared.messages import RelabelRequest
+from shared.work.comparison import compare
 from shared.work.control import retried
 from shared.work.planning import Declarations
 from shared.work.plans import plan_committed, plan_documents
@@ -56,7 +58,7 @@ class Embedded:
     @functools.cached_property
     def documents(self) -> EmbeddedDocuments:
         self._left_open()
-        return EmbeddedDocuments(self._world.revisions)
+        return EmbeddedDocuments(self._world)
 
     @functools.cached_property
     def plans(self) -> EmbeddedPlans:
@@ -157,8 +159,9 @@ class EmbeddedLedger:
 class EmbeddedDocuments:
     """Documents in the store."""
 
-    def __init__(self, revisions: Revisions) -> None:
-        self._revisions = revisions
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._revisions = world.revisions
 
     def stage(self, collection: str, sources: Sequence[Source], now: datetime) -> StagedFiles:
         staged = self._revisions.stage(collection, sources, who(), now)
@@ -185,8 +188,11 @@ class EmbeddedDocuments:
         every = [_summary(about, tags[about.number], trouble) for about, trouble in listed]
         return Listing(every, [] if every and every[-1].trouble else sorted(self._revisions.buffers()))
 
-    def get(self, number: int) -> CommittedDocuments:
-        return CommittedDocuments(self._summary(self._revisions.get(number).about), self._revisions.sources(number))
+    def get(self, number: int, collection: str = "") -> CommittedDocuments:
+        return CommittedDocuments(self._summary(self._revisions.get(number).about), self._revisions.files(number, collection))
+
+    def diff(self, older: int, newer: int, cluster: str, collection: str) -> RevisionDiff:
+        return compare(older, newer, self._world, cluster=cluster, collection=collection)
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
         self._revisions.tag(number, tag, who(), now)

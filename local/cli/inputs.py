@@ -79,6 +79,23 @@ def read_files(names: Sequence[str]) -> list[Source]:
     return [Source(name, read_bytes(name)) for given in names for name in _expand(given)]
 
 
+def read_collection(names: Sequence[str]) -> list[Source]:
+    """Every file that `-f` names, under the name that a collection keeps it by: a file of a folder by its path below that folder, single
+    files by their paths below the folder that they share. So `./site`, `site/`, its absolute path and all its files one by one are the
+    same. Raises Failure.
+    """
+    single = [os.path.abspath(name) for name in names if name != "-" and not os.path.isdir(name)]
+    shared = os.path.commonpath([os.path.dirname(name) for name in single]) if single else ""
+
+    def kept(given: str, file: str) -> str:
+        if given == "-":
+            return given
+        below = given if os.path.isdir(given) else shared
+        return os.path.relpath(os.path.abspath(file), os.path.abspath(below)).replace(os.sep, "/")
+
+    return [Source(kept(given, name), read_bytes(name)) for given in names for name in _expand(given)]
+
+
 def _expand(name: str) -> list[str]:
     if name == "-" or not os.path.isdir(name):
         return [name]

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, field_serializer
 
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import Problem, Source
+from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.messages import RelabelRequest
@@ -131,7 +132,13 @@ class CommittedDocuments:
     """One revision with its documents, as they were staged."""
 
     about: RevisionSummary
-    sources: list[Source]
+    files: dict[str, list[Source]]
+    """By collection."""
+
+    @property
+    def sources(self) -> list[Source]:
+        """All of them."""
+        return [source for files in self.files.values() for source in files]
 
 
 class Listing(NamedTuple):
@@ -177,8 +184,12 @@ class Documents(Protocol):
         """The newest so many revisions, oldest of them first."""
         ...
 
-    def get(self, number: int) -> CommittedDocuments:
-        """A revision with its documents. Raises UnknownRevision."""
+    def get(self, number: int, collection: str = "") -> CommittedDocuments:
+        """A revision with its documents, or with those of one collection. Raises UnknownRevision and UnknownCollection."""
+        ...
+
+    def diff(self, older: int, newer: int, cluster: str, collection: str) -> RevisionDiff:
+        """What differs, in labels and in text. Raises UnknownRevision, UnknownCollection and Rejected."""
         ...
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:

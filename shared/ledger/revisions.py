@@ -21,6 +21,7 @@ import contextlib
 import functools
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -217,12 +218,13 @@ class Revisions:
 
     def stage(self, collection: str, sources: Sequence[Source], by: str, now: datetime) -> Staged:
         """Put documents into a collection's buffer in place of what it held. They are judged when they are committed,
-        but must be text, and there must be one. Raises DocumentsRefused and EmptyStage.
+        but must be text, each file under a name of its own, and there must be one. Raises DocumentsRefused and EmptyStage.
         """
         from shared.domain.documents.reading import holds_document
 
-        files, problems = [], []
-        for source in sources:
+        files: list[tuple[str, str]] = []
+        problems = _same_names(collection, sources)
+        for source in sorted(sources, key=lambda source: source.file):
             try:
                 files.append((source.file, source.data.decode("utf-8-sig")))
             except UnicodeDecodeError as error:
@@ -374,7 +376,7 @@ class Revisions:
         everything = {name: (key, self.staged(key)) for name, key in sorted(keys.items())}
         collections = {name: collection for name, collection in everything.items() if not collection[1].removed}
         before = self.sources(previous.number) if previous else ()
-        site = load(sources_of(collection for _, collection in collections.values()), previous=before, now=now)
+        site = load(_told_apart({name: staged for name, (_, staged) in collections.items()}), previous=before, now=now)
         return Proposal(base, staged, collections, site)
 
     def _made(self, proposal: Proposal, by: str, now: datetime, message: str, source: str) -> bool:
@@ -481,7 +483,19 @@ class Revisions:
 
     def sources(self, number: int) -> list[Source]:
         """The documents of a revision, as they were staged."""
-        return sources_of(self.staged(kept.staged) for kept in self.get(number).about.collections.values())
+        return [source for files in self.files(number).values() for source in files]
+
+    def files(self, number: int, collection: str = "") -> dict[str, list[Source]]:
+        """The files of a revision by collection, as they were staged; with `collection`, those of that one.
+
+        Raises UnknownRevision and UnknownCollection.
+        """
+        kept = self.get(number).about.collections
+        if collection and collection not in kept:
+            known = ", ".join(sorted(kept)) or "none"
+            raise UnknownCollection(f"revision {number} has no collection {collection}; it has: {known}")
+        wanted = {collection: kept[collection]} if collection else kept
+        return {name: sources_of([self.staged(each.staged)]) for name, each in wanted.items()}
 
     # tags
 
@@ -513,6 +527,16 @@ class Revisions:
         return any(near) or any(numbered(self._store.keys(f"tags/{tag}/", limit=ASKED_FIRST)) for tag in tags)
 
 
+def _same_names(collection: str, sources: Iterable[Source]) -> list[Problem]:
+    """A file's name is how a revision is compared with the next one: two files can't share it."""
+    said = (
+        f"two files have this name in collection {collection}: give the folder above both, or a collection to each "
+        "(`-c`; a file counts by its path below the folder that was given)"
+    )
+    names = Counter(source.file for source in sources)
+    return [Problem(name, 0, "", "", "Duplicate", said) for name, count in sorted(names.items()) if count > 1]
+
+
 def _unknown_commit(number: int) -> Committed:
     """Stands in for a commit that can't be read, in lists."""
     at = datetime.fromtimestamp(0, UTC)
@@ -531,6 +555,16 @@ def revision_key(number: int) -> str:
 def sources_of(collections: Iterable[Staged]) -> list[Source]:
     """The files of several collections, in order."""
     return [Source(file, text.encode()) for staged in collections for file, text in staged.files]
+
+
+def _told_apart(collections: Mapping[str, Staged]) -> list[Source]:
+    """The files of a site, for what is said of them: a name that several collections have comes after its collection's."""
+    names = Counter(file for staged in collections.values() for file, _ in staged.files)
+    return [
+        Source(file if names[file] == 1 else f"{name}/{file}", text.encode())
+        for name, staged in collections.items()
+        for file, text in staged.files
+    ]
 
 
 def _json(value: Any) -> bytes:

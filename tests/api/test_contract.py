@@ -35,6 +35,7 @@ CALLS = {
     "/v1.0/commitconfigdocs": {"post"},
     "/v1.0/revisions": {"get"},
     "/v1.0/revisions/{revision}": {"get"},
+    "/v1.0/revisions/{revision}/diff/{newer}": {"get"},
     "/v1.0/revisions/{revision}/restore": {"post"},
     "/v1.0/revisions/{revision}/tags/{tag}": {"post"},
     "/v1.0/plans": {"post"},

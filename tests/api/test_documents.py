@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from typing import Any
 
 import pytest
+import yaml
 
+from shared.ports import Unavailable
 from tests.api.conftest import FrontDoor, as_files, policies, reasons
+from tests.stories.fleet import a_policy
 
 GOOD = policies({"n1": {"rack": "r7"}})
 BAD = policies({"n1": {"rack ": "r7"}, "n2": {"zone": "-"}})
@@ -145,3 +149,47 @@ def test_a_collection_is_removed_by_the_commit_after_its_removal(door: FrontDoor
     first = door.get("/v1.0/revisions/1").json
     assert (first["message"], first["source"], first["digest"]) == ("why not", "git:1234", restored.json["digest"])
     assert door.post("/v1.0/revisions/9/restore").status_code == 404
+
+
+def test_a_file_is_known_by_its_path_however_it_was_written(door: FrontDoor) -> None:
+    files = {"files": [(io.BytesIO(GOOD.encode()), "./site//a.yaml"), (io.BytesIO(policies({"n2": {"b": "c"}}).encode()), "/b.yaml")]}
+    assert door.stage("", data=files, content_type="multipart/form-data").json["files"] == ["b.yaml", "site/a.yaml"]
+    twice = {"files": [(io.BytesIO(GOOD.encode()), name) for name in ("a.yaml", "./a.yaml")]}
+    refused = door.stage("", data=twice, content_type="multipart/form-data")
+    assert (refused.status_code, [(each["file"], each["type"]) for each in refused.json["details"]["messageList"]]) == (
+        400,
+        [("a.yaml", "Duplicate")],
+    )
+
+
+def test_what_is_added_to_a_buffer_replaces_nothing_in_it(door: FrontDoor) -> None:
+    door.stage(GOOD)
+    for number in (2, 3):
+        text = policies({f"n{number}": {"a": "b"}})
+        added = door.ask("POST", "/v1.0/configdocs/site?buffermode=append", data=text, content_type="text/yaml")
+    assert added.json["files"] == ["site-2.yaml", "site-3.yaml", "site.yaml"]
+    door.post("/v1.0/commitconfigdocs")
+    assert door.get("/v1.0/revisions/1").json["nodes"] == 3
+
+
+def test_two_revisions_are_compared_in_labels_and_in_text(door: FrontDoor) -> None:
+    door.has_nodes(n1={"gpu": "yes"}, n2={})
+    for value in ("1", "2"):
+        door.stage(yaml.safe_dump(a_policy("gpu", {"matchLabels": {"gpu": "yes"}}, {"pool": value})))
+        door.post("/v1.0/commitconfigdocs")
+    found = door.get("/v1.0/revisions/1/diff/2").json
+    assert found["labels"] == {"pool": {"set": 0, "changed": 1, "removed": 0, "examples": {"n1": {"before": "1", "after": "2"}}}}
+    assert found["nodes"] == {"n1": {"before": {"pool": "1"}, "after": {"pool": "2"}}}
+    assert [line for line in found["diff"] if "pool" in line] == ["-    pool: '1'", "+    pool: '2'"]
+    assert door.get("/v1.0/revisions/2?collection=site").json["texts"][0]["collection"] == "site"
+    assert door.get("/v1.0/revisions/1/diff/3").status_code == 404
+    assert door.get("/v1.0/revisions/1/diff/2?collection=none").status_code == 404
+    assert door.get("/v1.0/revisions/1/diff/2?cluster=none").status_code == 400
+
+
+def test_where_the_cluster_does_not_answer_the_documents_are_compared(door: FrontDoor) -> None:
+    door.declares({"n1": {"rack": "r7"}})
+    door.declares({"n1": {"rack": "r8"}})
+    door.unreachable(Unavailable("no answer"))
+    found = door.get("/v1.0/revisions/1/diff/2").json
+    assert (found["unseen"], found["labels"]["rack"]["changed"]) == ({"default": "no answer"}, 1)

@@ -64,6 +64,8 @@ FILES = {
     "nobody.json": '{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": ["nobody"]}]}',
     "all.json": "null",
     "crooked.json": '{"filter_set_type": "some"}',
+    "twice/a/fleet.yaml": FLEET,
+    "twice/b/fleet.yaml": FLEET,
 }
 
 
@@ -126,6 +128,12 @@ CHANGED = [
     ("documents", "commit", "-o", "json"),
     *both("documents", "diff", "1", "2"),
     *both("documents", "diff", "1", "9"),
+    *both("documents", "diff", "1", "2", "-c", "more"),
+    *both("documents", "diff", "1", "2", "-c", "none"),
+    *both("documents", "diff", "1", "2", "--cluster", "nowhere"),
+    *both("documents", "show", "2", "-c", "more"),
+    *both("documents", "show", "2", "-c", "none"),
+    ("documents", "stage", "-f", "twice/a", "-f", "twice/b", "-c", "twice"),
     *both("relabel", "--plan", "plan.json"),
     *both("plan"),
     *both("relabel", "gpu01"),
@@ -256,6 +264,7 @@ def one_day(folder: Path, patch: pytest.MonkeyPatch, *, serve: bool) -> Day:
     patch.chdir(folder)
     edited = (SITE / "halden.yaml").read_text().replace("      accelerator: hopper\n", "")
     for name, text in {**FILES, "halden.yaml": edited}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     settings = {"HULLMARK_STORE": f"file:{folder / 'store'}", "HULLMARK_CLUSTER": f"simulated:{NODES}"}
 

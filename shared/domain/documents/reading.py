@@ -6,6 +6,7 @@ Who only needs the shapes does not pay for YAML: the parser is imported by the f
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,12 @@ class Source:
     data: bytes
     _lines: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What finding lines has found so far (see `_lines_of`)."""
+
+
+def kept_name(path: str) -> str:
+    """The name under which a collection keeps a file that came with this path: below the collection, however the path was written."""
+    steps = posixpath.normpath("/" + path.replace("\\", "/")).strip("/")
+    return steps or "-"
 
 
 @dataclass(frozen=True, slots=True)
