@@ -7,13 +7,15 @@ out  results        PartResult
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import functions_framework
 from cloudevents.http import CloudEvent
 
 from functions.node_apply.asking import apply_all
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
-from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
+from shared.domain.outcomes import Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision, UnknownRevision, revision_key
@@ -131,55 +133,60 @@ def bring_in_sync(task: NodeTask, cluster: Cluster) -> Outcome:
 def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
     if not task.uid:
         raise NodeGone(task.name)
-    skipped: dict[str, str] = {}
-    removed: list[str] = []
+    applied, removed = Applied(None), dict[str, Before]()
     if not task.aliases_only:
-        node, skipped, refused = _apply_declared(task, cluster)
-        if node is None:
-            return _outcome(task, "failed", "Conflict", held(refused) + "; its policy says onConflict: fail")
-        removed = _prune(task, node, cluster) if task.prune == "all" else []
+        applied = _apply_declared(task, cluster)
+        if applied.node is None:
+            return _outcome(task, "failed", "Conflict", applied.conflict)
+        removed = _prune(task, applied.node, cluster) if task.prune == "all" else {}
     if task.aliases is not None:
         cluster.apply_labels(task.name, task.uid, task.aliases, manager=cluster.owner.aliases)
-    return _after_writing(task, skipped, removed)
+    return _after_writing(task, applied, removed)
 
 
-def _apply_declared(task: NodeTask, cluster: Cluster) -> tuple[Node | None, dict[str, str], dict[str, str]]:
-    """The node after the Apply (None where a policy says fail), and the keys skipped and refused with who holds them."""
+class Applied(NamedTuple):
+    """The node after the Apply (None where a policy says fail), the keys that others keep, and the conflict in words."""
+
+    node: Node | None
+    left: frozenset[str] = frozenset()
+    conflict: str = ""
+
+
+def _apply_declared(task: NodeTask, cluster: Cluster) -> Applied:
     if not task.on_conflict:
-        return cluster.apply_labels(task.name, task.uid, task.labels), {}, {}
+        return Applied(cluster.apply_labels(task.name, task.uid, task.labels))
     try:
-        return cluster.apply_labels(task.name, task.uid, task.labels, force=False), {}, {}
+        return Applied(cluster.apply_labels(task.name, task.uid, task.labels, force=False))
     except Conflict as conflict:
         others = {key: who for key, who in conflict.managers.items() if not all(manager in cluster.owner for manager in who.split(", "))}
     if refused := {key: who for key, who in others.items() if task.on_conflict.get(key) == "fail"}:
-        return None, {}, refused
+        live = cluster.node(task.name)
+        return Applied(None, conflict=in_conflict(refused, live.labels if live else {}, task.says))
     skipped = {key: who for key, who in others.items() if task.on_conflict.get(key) == "skip"}
     labels = {key: value for key, value in task.labels.items() if key not in skipped}
-    return cluster.apply_labels(task.name, task.uid, labels), skipped, {}
+    node = cluster.apply_labels(task.name, task.uid, labels)
+    return Applied(node, frozenset(skipped), in_conflict(skipped, node.labels, task.says))
 
 
-def _prune(task: NodeTask, node: Node, cluster: Cluster) -> list[str]:
-    """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it."""
+def _prune(task: NodeTask, node: Node, cluster: Cluster) -> dict[str, Before]:
+    """Airship's meaning: what is not declared goes. Based on the answer of the Apply, whose resourceVersion guards it. What went."""
     from shared.domain.labels.policies import prunable  # only where a document asks for it
 
     keys = prunable(node.labels, task.labels.keys() | (task.aliases or {}).keys(), task.keep, node.owners, cluster.owner)
     if keys:
         cluster.remove_labels(task.name, keys, resource_version=node.resource_version)
-    return keys
+    return {key: Before(value=node.labels[key], holders=list(node.owners.get(key, ()))) for key in keys}
 
 
-def _after_writing(task: NodeTask, skipped: dict[str, str], removed: list[str]) -> Outcome:
+def _after_writing(task: NodeTask, applied: Applied, removed: dict[str, Before]) -> Outcome:
     planned = task.changes or Changes()
-    done = Changes(
-        set={key: value for key, value in planned.set.items() if key not in skipped},
-        remove=sorted({*planned.remove, *removed}),
-    )
-    if not skipped:
+    set_ = {key: value for key, value in planned.set.items() if key not in applied.left}
+    remove = sorted({*planned.remove, *removed})
+    done = Changes(set=set_, remove=remove, from_=removed | planned.taken([*set_, *remove]))
+    if not applied.conflict:
         return _outcome(task, "changed", "Drift" if task.note else "", task.note, changes=done)
-    kind = "changed" if done.set or done.remove else "skipped"
-    return Outcome(
-        subject=task.name, outcome=kind, reason="Conflict", message=held(skipped) + "; left alone (onConflict: skip)", changes=done
-    )
+    kind: OutcomeKind = "changed" if done.set or done.remove else "skipped"
+    return _outcome(task, kind, "Conflict", "; ".join(filter(None, (applied.conflict, task.note))), changes=done)
 
 
 def _outcome(

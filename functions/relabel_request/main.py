@@ -97,11 +97,10 @@ def fan_out(request: RelabelRequest, action: str, world: World) -> str:
 
 def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
     """Cut what must be written into parts. A dry run writes nothing: what would change is settled as such."""
-    settled = list(planned.settled)
+    plan = Plan(revision=planned.revision, planned_at=now, parts=[], unchanged=planned.unchanged, settled=planned.settled)
     if request.dry_run:
-        settled += planned.preview()
-    parts = [] if request.dry_run else split([task.name for task in planned.tasks])
-    return Plan(revision=planned.revision, planned_at=now, parts=parts, unchanged=planned.unchanged, settled=settled)
+        return plan.model_copy(update={"settled": [*planned.settled, *planned.preview], "message": "dry run: nothing was written"})
+    return plan.model_copy(update={"parts": split([task.name for task in planned.tasks])})
 
 
 def unplanned(request: ActionRequest, error: ClusterError | StoreError, now: datetime) -> Plan:

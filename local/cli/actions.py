@@ -23,13 +23,19 @@ def actions() -> None:
 @output_option
 def list_actions(limit: int, form: str) -> None:
     """List the newest actions."""
-    rows = [action.model_dump(mode="json") for action in service().ledger.newest(limit)]
+    listed = service().ledger.newest(limit)
     columns = ("id", "name", "cluster", "lifecycle", "result", "requested_by", "requested_at")
     emit(
         form,
-        {"actions": rows},
-        lambda: [grid(columns, [[str(row[c] or "") for c in columns] for row in rows]) if rows else "no actions yet"],
+        {"actions": [action.model_dump(mode="json") for action in listed]},
+        lambda: [grid(columns, [[_told(action, column) for column in columns] for action in listed]) if listed else "no actions yet"],
     )
+
+
+def _told(action: ActionSummary, column: str) -> str:
+    """What the table says in this column; of a dry run, that it is one."""
+    text = str(action.model_dump(mode="json")[column] or "")
+    return f"{text} (dry run)" if column == "name" and action.dry_run else text
 
 
 @actions.command()

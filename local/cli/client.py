@@ -216,6 +216,7 @@ class ActionAnswer(BaseModel):
     result: str | None
     user: str
     dag_execution_date: datetime
+    dry_run: bool = False
     progress: Progress
 
     def summary(self) -> ActionSummary:
@@ -229,6 +230,7 @@ class ActionAnswer(BaseModel):
             result=self.result,
             requested_by=self.user,
             requested_at=self.dag_execution_date,
+            dry_run=self.dry_run,
         )
 
 

@@ -112,6 +112,7 @@ class EmbeddedLedger:
             result=outcome.result if outcome else None,
             requested_by=request.requested_by,
             requested_at=request.requested_at,
+            dry_run=request.dry_run,
         )
 
     def outcome(self, action: str) -> ActionOutcome | None:

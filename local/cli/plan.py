@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from local.cli.cloud import service
 from local.cli.inputs import LISTING_BYTES, DeclaredSite, ListedNodes, documents_option, read_bytes, read_files, read_filter
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
 from shared.domain.documents.reading import Source, read_nodes
-from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.labels.plans import LabelPlan, NodePlan, PlanRequest
 from shared.domain.labels.selection import names_listed
 from shared.domain.site import Site, load
 from shared.work.plans import plan_nodes
@@ -27,6 +28,7 @@ from shared.world import Settings
 @click.option("--server-version", metavar="V", help="The cluster's version. Default: the API server's, else that of the oldest kubelet.")
 @click.option("--target", metavar="N1,N2", help="Only these nodes, comma-separated.")
 @click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this filter selects (docs/labels.md).")
+@click.option("--summary", is_flag=True, help="How many nodes each key changes on, in place of the nodes.")
 @click.option("--out", metavar="FILE", help="Save the plan for `hullmark relabel --plan FILE`.")
 @output_option
 def plan(
@@ -36,6 +38,7 @@ def plan(
     server_version: str | None,
     target: str | None,
     filter_file: str | None,
+    summary: bool,
     out: str | None,
     form: str,
 ) -> int:
@@ -49,9 +52,14 @@ def plan(
     answer = planned.model_dump(mode="json")
     if out:
         Path(out).write_text(json.dumps(answer | {"asked": asked.model_dump(mode="json", exclude_none=True)}, indent=2) + "\n")
-    emit(form, answer, lambda: _plan_lines(planned))
+    if summary:
+        emit(form, planned.summary(), lambda: _summary_lines(planned))
+    else:
+        emit(form, answer, lambda: _plan_lines(planned))
     if listed and listed.ownerless:
-        click.echo(f"note: {nodes_file} has no managedFields, so what Hullmark owns, and would remove, can't be seen in it", err=True)
+        hidden = "what Hullmark owns and would remove, and from whom it would take what"
+        note = f"note: {nodes_file} has no managedFields, so {hidden}, can't be seen in it"
+        click.echo(note, err=True)
     if planned.nodes:
         return PENDING
     return BLOCKED if planned.failing else 0
@@ -88,16 +96,45 @@ def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | Non
 
 
 def _plan_lines(plan: LabelPlan) -> Iterable[Any]:
-    rows = [
-        (name, f"{key}={node.set[key]}" if key in node.set else f"{key}-", node.reasons.get(key, ""))
-        for name, node in plan.nodes.items()
-        for key in (*node.set, *node.remove)
-    ]
+    rows = [(name, in_words(key, node), node.reasons.get(key, "")) for name, node in plan.nodes.items() for key in node.changed]
     if rows:
         yield grid(("node", "change", "why"), rows)
-    if plan.blocked:
-        yield grid(("node", "reason", "message"), [(name, why.reason, why.message) for name, why in plan.blocked.items()])
+    stays = [(name, why.reason, why.message) for name, why in plan.blocked.items()]
+    stays += [(name, "Conflict", node.conflict) for name, node in plan.nodes.items() if node.conflict]
+    if stays:
+        yield grid(("node", "reason", "message"), sorted(stays))
     if plan.missing:
         yield f"declared but not in cluster {plan.cluster}: {', '.join(plan.missing)}"
-    counts = (len(plan.nodes), "to change"), (plan.unchanged, "unchanged"), (len(plan.missing), "missing"), (len(plan.blocked), "blocked")
-    yield ", ".join(f"{number} {what}" for number, what in counts)
+    yield _counts(plan)
+
+
+def _summary_lines(plan: LabelPlan) -> Iterable[Any]:
+    """How many nodes each key changes on, and why others stay as they are: what a plan of thousands of nodes comes to."""
+    if keys := plan.keys():
+        columns = ("key", "set", "removed", "taken over")
+        yield grid(columns, [(key, str(count.set), str(count.remove), str(count.takeovers)) for key, count in keys.items()])
+    stays = Counter((why.outcome, why.reason) for why in plan.blocked.values())
+    if stays:
+        yield grid(("nodes", "outcome", "reason"), [(str(number), *why) for why, number in sorted(stays.items())])
+    yield _counts(plan)
+
+
+def _counts(plan: LabelPlan) -> str:
+    counts = [(len(plan.nodes), "to change"), (plan.unchanged, "unchanged"), (len(plan.missing), "missing"), (plan.failing, "blocked")]
+    if skipped := len(plan.blocked) - plan.failing:
+        counts.append((skipped, "left to others"))
+    if taken := {key: count.takeovers for key, count in plan.keys().items() if count.takeovers}:
+        total = sum(taken.values())
+        counts.append((total, f"takeover{'s' if total > 1 else ''} ({', '.join(taken)})"))
+    return ", ".join(f"{number} {what}" for number, what in counts)
+
+
+def in_words(key: str, node: NodePlan) -> str:
+    """`rack: mine → platform (kubectl-label)`: the value that is there, the one that comes, and who holds the key now.
+
+    A label's value has no parentheses, so `(none)`, `(empty)` and `(removed)` can't be mistaken for one.
+    """
+    before = node.from_.get(key)
+    old = (before.value or "(empty)") if before else "(none)"
+    new = (node.set[key] or "(empty)") if key in node.set else "(removed)"
+    return f"{key}: {old} → {new}" + (f" ({', '.join(before.holders)})" if before and before.holders else "")

@@ -129,10 +129,10 @@ def _wait_with_a_bar(ledger: Ledger, action: str) -> None:
 
 
 def answer_of(action: str, ledger: Ledger) -> dict[str, Any]:
-    """`{"id", "result", "nodes"}`, with counts and the revision."""
-    outcome = ledger.outcome(action)
+    """`{"id", "result", "nodes"}`, with counts, the revision, and whether it was a dry run."""
+    outcome, summary = ledger.outcome(action), ledger.summary(action)
     if outcome is None:
-        return {"id": action, "result": None, "lifecycle": ledger.summary(action).lifecycle, "nodes": {}}
+        return {"id": action, "result": None, "lifecycle": summary.lifecycle, "dry_run": summary.dry_run, "nodes": {}}
     nodes: dict[str, Any] = {
         name: {"outcome": "unchanged", "reason": "", "changes": {"set": {}, "remove": []}} for name in outcome.unchanged
     }
@@ -151,6 +151,7 @@ def answer_of(action: str, ledger: Ledger) -> dict[str, Any]:
         "reason": outcome.reason,
         "message": outcome.message,
         "revision": outcome.revision,
+        "dry_run": summary.dry_run,
         "counts": outcome.counts,
         "nodes": dict(sorted(nodes.items())),
     }
@@ -158,14 +159,22 @@ def answer_of(action: str, ledger: Ledger) -> dict[str, Any]:
 
 def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
     """The answer for people: what changed and why, then one line that sums it up."""
+    words = {"changed": "would change"} if answer.get("dry_run") else {}
     rows = [
-        (name, node["outcome"], change_text(node["changes"]), " ".join(filter(None, (node["reason"], node.get("message", "")))))
+        (
+            name,
+            words.get(node["outcome"], node["outcome"]),
+            change_text(node["changes"]),
+            " ".join(filter(None, (node["reason"], node.get("message", "")))),
+        )
         for name, node in answer["nodes"].items()
         if node["outcome"] != "unchanged"
     ]
     if rows:
         yield grid(("node", "outcome", "changes", "reason"), rows)
-    yield ended_line(answer["id"], answer["result"] or str(answer.get("lifecycle")), answer.get("counts", {}), answer.get("message", ""))
+    counts = {words.get(kind, kind): number for kind, number in answer.get("counts", {}).items()}
+    result, which = answer["result"] or str(answer.get("lifecycle")), f"{answer['id']}{' (dry run)' if answer.get('dry_run') else ''}"
+    yield ended_line(which, result, counts, answer.get("message", ""))
 
 
 def ended_line(action: str, result: str, counts: Mapping[str, int], message: str) -> str:

@@ -34,6 +34,7 @@ class ActionSummary(BaseModel):
     result: str | None
     requested_by: str
     requested_at: datetime
+    dry_run: bool = False
 
     @field_serializer("requested_at")
     def _to_the_second(self, moment: datetime) -> str:

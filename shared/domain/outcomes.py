@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from shared.domain.keys import node_name
 
@@ -13,12 +13,31 @@ ConflictPolicy = Literal["force", "skip", "fail"]
 OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped"]
 
 
-class Changes(BaseModel):
-    """What a write does to one node: keys set (with their new values) and keys removed."""
+class Before(BaseModel):
+    """A label as a write finds it: its value, and the field managers that hold it, sorted (empty where the listing does not say)."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+    value: str
+    holders: list[str] = []
+
+
+class Changes(BaseModel):
+    """What a write does to one node: keys set (with their new values) and keys removed.
+
+    `from` (Python keeps that word for itself) has what is taken from others: the value of every key set or removed that another manager
+    holds, so that it can be given back. It is left out where nothing is.
+    """
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, defer_build=True, serialize_by_alias=True, validate_by_name=True, validate_by_alias=True
+    )
     set: dict[str, str] = {}
     remove: list[str] = []
+    from_: dict[str, Before] = Field(default={}, alias="from", exclude_if=lambda taken: not taken)
+
+    def taken(self, keys: Iterable[str]) -> dict[str, Before]:
+        """What is taken from others, of these keys."""
+        return {key: self.from_[key] for key in keys if key in self.from_}
 
 
 class Outcome(BaseModel):
@@ -46,6 +65,8 @@ class NodeTask(BaseModel):
     labels: dict[str, str] = {}
     prune: Literal["owned", "all"] = "owned"
     on_conflict: dict[str, ConflictPolicy] = {}
+    says: dict[str, str] = {}
+    """For each key of `on_conflict`, what its document declares and says of conflicts, in words."""
     aliases: dict[str, str] | None = None
     keep: list[str] = []
     aliases_only: bool = False
@@ -57,6 +78,14 @@ class NodeTask(BaseModel):
     """Decided when it was planned again (its policies contradict each other, say), or done by an earlier message: told, not applied."""
 
 
-def held(managers: Mapping[str, str]) -> str:
-    """Who holds what, in words."""
-    return "; ".join(f"{key} is owned by {manager} with another value" for key, manager in sorted(managers.items()))
+def in_conflict(managers: Mapping[str, str], values: Mapping[str, str], says: Mapping[str, str]) -> str:
+    """Why these keys are a conflict, in words: the value that is there, who holds it, what is declared and by which document.
+
+    `managers`: who holds each key. `values`: the node's labels. `says`: see NodeTask.
+    """
+    return "; ".join(
+        f"{key} is {values[key]!r} by {manager}" + (f"; {says[key]}" if key in says else "")
+        if key in values
+        else f"{key} is held by {manager}"
+        for key, manager in sorted(managers.items())
+    )

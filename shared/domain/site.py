@@ -231,6 +231,7 @@ class _Shaped:
             keep_domains=rules[0].spec.keep_domains if rules else None,
             allow_protected=rules[0].spec.allow_protected if rules else (),
             limits=limits[0].spec if limits else None,
+            on_conflict=rules[0].spec.on_conflict if rules else "force",
         )
 
     def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:

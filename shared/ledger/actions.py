@@ -384,6 +384,7 @@ def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:
             "cluster": request.cluster,
             "revision": outcome.revision,
             "requested_by": request.requested_by,
+            "dry_run": request.dry_run,
             "result": outcome.result,
             "reason": outcome.reason,
             "message": outcome.message,

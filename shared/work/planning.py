@@ -73,6 +73,8 @@ class Planned:
 
     revision: int
     tasks: list[NodeTask] = field(default_factory=list)
+    preview: list[Outcome] = field(default_factory=list)
+    """What a dry run answers for the tasks."""
     unchanged: list[str] = field(default_factory=list)
     settled: list[Outcome] = field(default_factory=list)
 
@@ -81,17 +83,11 @@ class Planned:
         match decided:
             case Write(task=task):
                 self.tasks.append(task)
+                self.preview.append(decided.preview())
             case Settled(outcome=outcome) if outcome.outcome == "unchanged":
                 self.unchanged.append(name)
             case Settled(outcome=outcome):
                 self.settled.append(outcome)
-
-    def preview(self) -> list[Outcome]:
-        """What a dry run answers: the tasks as if they were done."""
-        return [
-            Outcome(subject=t.name, outcome="changed", reason="DryRun", message="nothing was written", changes=t.changes)
-            for t in self.tasks
-        ]
 
 
 @dataclass(frozen=True, slots=True)

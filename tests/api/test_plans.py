@@ -20,7 +20,8 @@ def planned(fleet: FrontDoor, **asked: Any) -> Any:
 def test_a_plan_says_what_changes_and_why_and_leaves_no_trace(fleet: FrontDoor) -> None:
     actions, keys = fleet.world.actions.ids(), fleet.world.store.keys("")
     plan = planned(fleet, target_nodes=["n1"])
-    assert plan["nodes"] == {"n1": {"set": {"rack": "r7"}, "remove": [], "reasons": {"rack": "declared by NodeLabelPolicy/n1"}}}
+    change = {"set": {"rack": "r7"}, "remove": [], "from": {}, "takeovers": [], "reasons": {"rack": "declared by NodeLabelPolicy/n1"}}
+    assert plan["nodes"] == {"n1": change}
     assert (plan["revision"], plan["cluster"], plan["unchanged"], plan["missing"], plan["blocked"]) == (1, "default", 0, [], {})
     assert (fleet.world.actions.ids(), fleet.world.store.keys("")) == (actions, keys)
     assert fleet.labels("n1") == {"zone": "a"}

@@ -79,7 +79,8 @@ def test_labels_select_and_plan_go_by_the_labels_of_the_cluster(hullmark: Hullma
 def test_plan_lists_only_nodes_that_change_with_the_reason_for_each_key(hullmark: Hullmark, site: Write, nodes: Write) -> None:
     ran = hullmark("plan", "-f", site(POLICY), "--nodes", nodes(n1={"zone": "a"}, n2={}), "-o", "json")
     assert ran.code == 2
-    assert ran.json["nodes"] == {"n1": {"set": {"rack": "r7"}, "remove": [], "reasons": {"rack": "declared by NodeLabelPolicy/racks"}}}
+    change = {"set": {"rack": "r7"}, "remove": [], "from": {}, "takeovers": [], "reasons": {"rack": "declared by NodeLabelPolicy/racks"}}
+    assert ran.json["nodes"] == {"n1": change}
     assert (ran.json["unchanged"], ran.json["missing"]) == (1, ["gone"])
 
 
@@ -297,3 +298,50 @@ def test_plan_and_relabel_take_the_same_version_for_a_cluster_that_tells_none(
     planned = hullmark("plan", "-o", "json").json["nodes"]["n1"]["set"]
     done = hullmark("relabel", "--all", "-o", "json").json["nodes"]["n1"]["changes"]["set"]
     assert planned == done == {"kubernetes.io/os": "windows", "rack": "r1"}
+
+
+TAKEN = a_policy("racks", {"names": ["n1"]}, {"rack": "r7"})
+
+
+def test_a_plan_shows_the_old_value_the_new_one_and_the_holder_and_counts_takeovers(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    file, found = site(TAKEN), nodes(n1={"rack": "mine"})
+    ran = hullmark("plan", "-f", file, "--nodes", found)
+    assert "rack: mine → r7 (kubelet)" in ran.out
+    assert ran.out.splitlines()[-1] == "1 to change, 0 unchanged, 0 missing, 0 blocked, 1 takeover (rack)"
+    assert "rack: (none) → r7\n" in hullmark("plan", "-f", file, "--nodes", nodes(n1={})).out.replace(
+        "  declared by NodeLabelPolicy/racks", ""
+    )
+
+
+def test_a_summary_of_a_plan_counts_keys_and_names_no_node(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    file, found = site(TAKEN), nodes(n1={"rack": "mine"})
+    ran = hullmark("plan", "-f", file, "--nodes", found, "--summary")
+    assert (ran.code, "n1" in ran.out) == (2, False)
+    assert [line.split() for line in ran.out.splitlines()[:2]] == [["KEY", "SET", "REMOVED", "TAKEN", "OVER"], ["rack", "1", "0", "1"]]
+    told = hullmark("plan", "-f", file, "--nodes", found, "--summary", "-o", "json").json
+    assert (told["changing"], told["keys"]) == (1, {"rack": {"set": 1, "remove": 0, "takeovers": 1}})
+
+
+def test_what_a_policy_leaves_to_others_keeps_no_plan_from_being_green(hullmark: Hullmark, site: Write, nodes: Write) -> None:
+    rules = {"apiVersion": "hullmark.dev/v1", "kind": "LabelRules", "metadata": {"name": "rules"}, "spec": {"onConflict": "skip"}}
+    ran = hullmark("plan", "-f", site(TAKEN, rules), "--nodes", nodes(n1={"rack": "mine"}))
+    assert ran.code == 0
+    assert "rack is 'mine' by kubelet; NodeLabelPolicy/racks declares 'r7', LabelRules says onConflict: skip" in ran.out
+    assert ran.out.splitlines()[-1] == "0 to change, 0 unchanged, 0 missing, 0 blocked, 1 left to others"
+
+
+def test_a_plan_of_nothing_is_an_error_and_of_a_listing_alone_the_aliases(hullmark: Hullmark, nodes: Write) -> None:
+    ran = hullmark("plan", "-o", "json")
+    assert (ran.code, ran.json["errors"][0]["reason"]) == (1, "NoCommittedRevision")
+    assert hullmark("plan", "--nodes", nodes(n1={})).code == 0
+
+
+def test_a_dry_run_says_everywhere_that_it_is_one(committed: Hullmark) -> None:
+    ran = committed("relabel", "--all", "--dry-run")
+    assert "(dry run): partial_success (1 would change, 1 missing, 1 unchanged): dry run: nothing was written" in ran.out
+    assert "update_site (dry run)" in committed("actions", "list").out
+    (listed,) = committed("actions", "list", "-o", "json").json["actions"]
+    assert listed["dry_run"] is True
+    shown = committed("actions", "show", listed["id"], "-o", "json").json
+    assert (shown["dry_run"], shown["message"], shown["nodes"]["n1"]["outcome"]) == (True, "dry run: nothing was written", "changed")
+    assert "would change" in committed("actions", "show", listed["id"]).out

@@ -104,7 +104,7 @@ def test_what_the_other_holds_is_a_conflict_that_names_it(teams: tuple[Team, Tea
     b.commits(a_policy("p", {}, {"rack": "b"}, onConflict=on_conflict))
     (told,) = b.ended(b.relabels()).outcomes
     assert (told.outcome, told.reason) == (outcome, "Conflict")
-    assert "rack is owned by hullmark" in told.message
+    assert told.message == f"rack is 'a' by hullmark; NodeLabelPolicy/p declares 'b' and says onConflict: {on_conflict}"
     assert a.labels("n1") == {"rack": "a"}
 
 

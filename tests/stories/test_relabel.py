@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shared.domain.nodes import ALIAS_OWNER, OWNER, Node
+from shared.domain.outcomes import Before
 from shared.messages import NodeApply, NodeTask
 from shared.ports import Refused, Unavailable
 from tests.stories.fleet import Fleet, a_policy
@@ -190,7 +191,11 @@ def test_a_key_that_another_manager_holds_is_taken_left_or_fails_its_node(fleet:
     assert fleet.labels("n1")["team"] == value
     if how != "force":
         (told,) = fleet.ended(action).outcomes
-        assert "team is owned by a-colleague" in told.message
+        assert told.message == f"team is 'theirs' by a-colleague; NodeLabelPolicy/n1 declares 'ours' and says onConflict: {how}"
+    else:
+        (told,) = fleet.ended(action).outcomes
+        assert told.changes is not None
+        assert told.changes.from_ == {"team": Before(value="theirs", holders=["a-colleague"])}
 
 
 @pytest.mark.parametrize("how", ["skip", "fail"])
@@ -209,6 +214,56 @@ def test_a_conflict_that_comes_up_between_planning_and_writing_is_settled_by_the
     assert fleet.labels("n1")["team"] == "theirs"
     assert fleet.outcome(action) == {"n1": "changed" if how == "skip" else "failed"}
     assert ("rack" in fleet.labels("n1")) == (how == "skip")
+    (told,) = fleet.ended(action).outcomes
+    assert told.message == f"team is 'theirs' by a-colleague; NodeLabelPolicy/n1 declares 'ours' and says onConflict: {how}"
+
+
+@pytest.mark.parametrize("how", ["force", "skip", "fail"])
+def test_a_dry_run_shows_the_conflicts_that_the_run_then_has(fleet: Fleet, how: str) -> None:
+    fleet.declares({"n1": {"team": "ours", "rack": "r1"}}, onConflict=how)
+    fleet.has_nodes(n1={})
+    fleet.cluster.set_labels("n1", {"team": "theirs"}, "a-colleague")
+
+    dry = fleet.ended(fleet.relabels("n1", dry_run=True))
+    assert fleet.labels("n1") == {"team": "theirs"}
+    done = fleet.ended(fleet.relabels("n1"))
+
+    assert dry.message == "dry run: nothing was written"
+    assert [(each.outcome, each.changes) for each in dry.outcomes] == [(each.outcome, each.changes) for each in done.outcomes]
+    (would,), (told,) = dry.outcomes, done.outcomes
+    assert would.reason == {"force": "DryRun", "skip": "Conflict", "fail": "Conflict"}[how]
+    assert told.message in would.message
+    assert "a-colleague" in would.message
+
+
+def test_what_prune_all_takes_from_others_is_recorded(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}, prune="all"))
+    fleet.has_nodes(n1={})
+    fleet.cluster.set_labels("n1", {"mine": "1", "rack": "r9"}, "a-colleague")
+    (told,) = fleet.ended(fleet.relabels("n1")).outcomes
+    assert told.changes is not None
+    assert told.changes.model_dump() == {
+        "set": {"rack": "r1"},
+        "remove": ["mine"],
+        "from": {"mine": {"value": "1", "holders": ["a-colleague"]}, "rack": {"value": "r9", "holders": ["a-colleague"]}},
+    }
+
+
+def test_what_prune_all_takes_is_recorded_though_it_came_after_the_plan(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}, prune="all"))
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+
+    def a_colleague_is_quicker(call: str, node: str) -> None:
+        if call == "apply_labels" and "mine" not in fleet.labels(node):
+            fleet.cluster.set_labels(node, {"mine": "1"}, "a-colleague")
+
+    fleet.cluster.before = a_colleague_is_quicker
+    fleet.cloud.drain()
+    (told,) = fleet.ended(action).outcomes
+    assert told.changes is not None
+    assert told.changes.remove == ["mine"]
+    assert told.changes.from_ == {"mine": Before(value="1", holders=["a-colleague"])}
 
 
 def test_prune_all_takes_what_is_not_declared_and_spares_kubernetes_and_the_vendors(fleet: Fleet) -> None:

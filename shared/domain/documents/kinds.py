@@ -116,7 +116,7 @@ class NodeLabelPolicySpec(StrictModel):
     labels: dict[str, str] = {}
     priority: int = 0
     prune: Prune = "owned"
-    on_conflict: OnConflict = "force"
+    on_conflict: OnConflict | None = None
     allow_protected: bool = False
 
     @model_validator(mode="after")
@@ -139,10 +139,13 @@ class NodeLabelPolicy(HullmarkDocument):
 
 
 class LabelRulesSpec(StrictModel):
-    """`allow_protected` holds for every document. `keep_domains`, where given, stands in place of the default."""
+    """`allow_protected` holds for every document. `keep_domains`, where given, stands in place of the default. `on_conflict` holds for the
+    policies that say none.
+    """
 
     allow_protected: list[str] = []
     keep_domains: list[str] | None = None
+    on_conflict: OnConflict = "force"
 
 
 class LabelRules(HullmarkDocument):

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
 from shared.domain.labels.policies import DeclaredLabels, Difference, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import HULLMARK, Node, Owner
-from shared.domain.outcomes import Changes, NodeTask, Outcome, OutcomeKind, held
-
-
-class Current(NamedTuple):
-    """A label as the node has it now: its value, and who holds it (sorted; empty where nobody says so)."""
-
-    value: str
-    holders: tuple[str, ...]
+from shared.domain.outcomes import Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +30,19 @@ class Write:
     reasons: Mapping[str, str] = field(default_factory=dict)
     contested: Mapping[str, str] = field(default_factory=dict)
     """Keys that hold another manager's value now, with that manager: drift, or a first taking over."""
-    before: Mapping[str, Current] = field(default_factory=dict)
+    before: Mapping[str, Before] = field(default_factory=dict)
     """What stands now under the keys that change; a key that the node does not have is not among them."""
+    conflict: str = ""
+    """Which declared keys stay as they are, because another manager holds them and a policy says `onConflict: skip`; in words."""
+
+    def preview(self) -> Outcome:
+        """What a dry run says of it: the outcome that the write would have, conflicts among them."""
+        visible = bool(self.changes.set or self.changes.remove)
+        kind: OutcomeKind = "skipped" if self.conflict and not visible else "changed"
+        words = "; ".join(filter(None, ("dry run: nothing was written", self.conflict, self.task.note)))
+        return Outcome(
+            subject=self.task.name, outcome=kind, reason="Conflict" if self.conflict else "DryRun", message=words, changes=self.changes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
         return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead", labelled=True)
     change = diff(declared, live, rules.policies.keep_domains, rules.owner)
     if change.refused:
-        return _settled(name, "failed", "Conflict", f"{held(change.refused)}; its policy says onConflict: fail", labelled=True)
+        return _settled(name, "failed", "Conflict", _conflict(change.refused, live, declared), labelled=True)
     aliases = aliases_for(
         live.labels,
         {key: value for key, value in declared.labels.items() if key not in change.skipped},
@@ -115,17 +118,24 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
         manager=rules.owner.aliases,
     )
     if change.write or aliases.write:
-        return _write(task_of(subject, rules), live, change, aliases, rules.owner)
+        return _write(task_of(subject, rules), live, change, aliases, rules.owner, _conflict(change.skipped, live, declared))
     if change.skipped:
-        return _settled(name, "skipped", "Conflict", f"{held(change.skipped)}; left alone (onConflict: skip)", labelled=True)
+        return _settled(name, "skipped", "Conflict", _conflict(change.skipped, live, declared), labelled=True)
     return _settled(name, "unchanged", labelled=bool(declared.labels))
 
 
-def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, owner: Owner) -> Write:
+def _conflict(holders: Mapping[str, str], live: Node, declared: DeclaredLabels) -> str:
+    return in_conflict(holders, live.labels, declared.says(holders))
+
+
+def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, owner: Owner, conflict: str) -> Write:
     """What is to be written: the node's whole declared set, and of the aliases and labels those that differ."""
-    removed = [key for key in change.remove if key not in aliases.hold]
-    changes = Changes(set=dict(sorted({**change.set, **aliases.set}.items())), remove=sorted({*removed, *aliases.remove}))
-    contested = {key: manager for key in changes.set if (manager := _other_holder(key, live, owner))}
+    set_ = dict(sorted({**change.set, **aliases.set}.items()))
+    removed = sorted({*(key for key in change.remove if key not in aliases.hold), *aliases.remove})
+    before = as_it_is((*set_, *removed), live)
+    taken = {key: was for key, was in before.items() if any(manager not in owner for manager in was.holders)}
+    changes = Changes(set=set_, remove=removed, from_=taken)
+    contested = {key: manager for key in set_ if (manager := _other_holder(key, live, owner))}
     task = whole.model_copy(
         update={
             "changes": changes,
@@ -136,9 +146,12 @@ def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, 
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)
-    keys = (*changes.set, *changes.remove)
-    before = {key: Current(live.labels[key], live.owners.get(key, ())) for key in keys if key in live.labels}
-    return Write(task, changes, {key: why[key] for key in keys}, contested, before)
+    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested, before, conflict)
+
+
+def as_it_is(keys: Iterable[str], live: Node) -> dict[str, Before]:
+    """Those of the keys that the node has, with their values and holders."""
+    return {key: Before(value=live.labels[key], holders=list(live.owners.get(key, ()))) for key in keys if key in live.labels}
 
 
 def plan_again(subject: Subject, rules: Rules) -> NodeTask:
@@ -193,6 +206,7 @@ def task_of(subject: Subject, rules: Rules) -> NodeTask:
         labels=dict(declared.labels),
         prune=declared.prune,
         on_conflict=dict(declared.on_conflict),
+        says=declared.says(declared.on_conflict),
         keep=list(rules.policies.keep_domains) if declared.prune == "all" else [],
     )
 

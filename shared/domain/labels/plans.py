@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.selection import Selection, names_listed
-from shared.domain.outcomes import OutcomeKind
+from shared.domain.outcomes import Before, OutcomeKind
 
 
 class PlanRequest(Selection):
@@ -31,11 +32,24 @@ class PlanRequest(Selection):
 
 
 class NodePlan(BaseModel):
-    """What would change on one node. `reasons` has one for each key of `set` and `remove`."""
+    """What would change on one node. `reasons` has one for each key of `set` and `remove`.
 
+    `from` (Python keeps that word for itself): those keys as they are now, where the node has them. `takeovers`: keys of `set` that get
+    another value than the one another manager gave them. `conflict`: which declared keys stay as another manager set them, in words.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True, validate_by_alias=True)
     set: dict[str, str]
     remove: list[str]
+    from_: dict[str, Before] = Field(alias="from")
+    takeovers: list[str]
     reasons: dict[str, str]
+    conflict: str = Field(default="", exclude_if=lambda conflict: not conflict)
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The keys that change."""
+        return (*self.set, *self.remove)
 
 
 class Blocked(BaseModel):
@@ -44,6 +58,14 @@ class Blocked(BaseModel):
     outcome: OutcomeKind
     reason: str
     message: str
+
+
+class KeyCount(BaseModel):
+    """On how many nodes a key would be set, removed, and taken over from another manager."""
+
+    set: int
+    remove: int
+    takeovers: int
 
 
 class LabelPlan(BaseModel):
@@ -58,9 +80,22 @@ class LabelPlan(BaseModel):
     blocked: dict[str, Blocked]
 
     @property
-    def failing(self) -> bool:
-        """Whether a node can't be brought in sync."""
-        return any(node.outcome == "failed" for node in self.blocked.values())
+    def failing(self) -> int:
+        """How many nodes can't be brought in sync."""
+        return sum(node.outcome == "failed" for node in self.blocked.values())
+
+    def keys(self) -> dict[str, KeyCount]:
+        """On how many nodes each key changes, in order of keys."""
+        set_ = Counter(key for node in self.nodes.values() for key in node.set)
+        remove = Counter(key for node in self.nodes.values() for key in node.remove)
+        taken = Counter(key for node in self.nodes.values() for key in node.takeovers)
+        return {key: KeyCount(set=set_[key], remove=remove[key], takeovers=taken[key]) for key in sorted({*set_, *remove})}
+
+    def summary(self) -> dict[str, Any]:
+        """The plan with counts in place of names."""
+        counts = {"changing": len(self.nodes), "unchanged": self.unchanged, "missing": len(self.missing), "blocked": len(self.blocked)}
+        head = self.model_dump(mode="json", include={"revision", "cluster", "server_version"})
+        return head | counts | {"keys": {key: count.model_dump() for key, count in self.keys().items()}}
 
 
 def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int | None, cluster: str, server_version: str) -> LabelPlan:
@@ -68,8 +103,10 @@ def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int 
     plan = LabelPlan(revision=revision, cluster=cluster, server_version=server_version, nodes={}, unchanged=0, missing=[], blocked={})
     for name, decision in decided:
         match decision:
-            case Write(changes=changes, reasons=reasons) if changes.set or changes.remove:
-                plan.nodes[name] = NodePlan(set=changes.set, remove=changes.remove, reasons=dict(reasons))
+            case Write(changes=changes) if changes.set or changes.remove:
+                plan.nodes[name] = node_plan(decision)
+            case Write(conflict=conflict) if conflict:
+                plan.blocked[name] = Blocked(outcome="skipped", reason="Conflict", message=conflict)
             case Settled(outcome=outcome) if outcome.outcome == "missing":
                 plan.missing.append(name)
             case Settled(outcome=outcome) if outcome.outcome in ("failed", "skipped"):
@@ -77,3 +114,15 @@ def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int 
             case _:
                 plan.unchanged += 1
     return plan
+
+
+def node_plan(write: Write) -> NodePlan:
+    """What would change on one node, as a plan shows it."""
+    return NodePlan(
+        set=write.changes.set,
+        remove=write.changes.remove,
+        from_=dict(write.before),
+        takeovers=sorted(write.contested),
+        reasons=dict(write.reasons),
+        conflict=write.conflict,
+    )

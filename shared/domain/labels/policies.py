@@ -57,12 +57,24 @@ def in_domains(key: str, domains: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLabels:
-    """What a node should carry: its whole declared set. `on_conflict` names only the keys that are not forced."""
+    """What a node should carry: its whole declared set. `on_conflict` names only the keys that are not forced; `by_default` those of them
+    whose policy says nothing of conflicts, so that LabelRules does.
+    """
 
     labels: Mapping[str, str]
     sources: Mapping[str, str]
     prune: Prune = "owned"
     on_conflict: Mapping[str, OnConflict] = field(default_factory=dict)
+    by_default: frozenset[str] = frozenset()
+
+    def says(self, keys: Iterable[str]) -> dict[str, str]:
+        """What is declared for these keys of `on_conflict`, by which document, and what to do about other managers, in words."""
+        return {
+            key: f"{self.sources.get(key, 'its document')} declares {self.labels[key]!r}"
+            + (f", LabelRules says onConflict: {how}" if key in self.by_default else f" and says onConflict: {how}")
+            for key in keys
+            if (how := self.on_conflict.get(key))
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +125,7 @@ class Policies:
         keep_domains: Iterable[str] | None = None,
         allow_protected: Iterable[str] = (),
         limits: LimitsSpec | None = None,
+        on_conflict: OnConflict = "force",
     ) -> None:
         self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
         self.clusters = dict(clusters or {})
@@ -131,6 +144,8 @@ class Policies:
         """Protected keys that LabelRules admits for every document."""
         self.limits = limits
         """The Limits document's spec; None where the site has none."""
+        self.on_conflict = on_conflict
+        """What holds for policies that say nothing of conflicts."""
         self._merged: dict[tuple[int, ...], DeclaredLabels | tuple[Clash, ...]] = {}
         self._everywhere = _Index(self.all)
         self._index: dict[str, _Index] = {}
@@ -146,6 +161,7 @@ class Policies:
             "keepDomains": list(self.keep_domains),
             "allowProtected": sorted(self.allow_protected),
             "limits": self.limits.to_json() if self.limits else None,
+            "onConflict": self.on_conflict,
         }
 
     @classmethod
@@ -160,6 +176,7 @@ class Policies:
             keep_domains=body["keepDomains"],
             allow_protected=body.get("allowProtected", ()),
             limits=LimitsSpec.model_validate(limits) if (limits := body.get("limits")) is not None else None,
+            on_conflict=body.get("onConflict", "force"),
         )
 
     def reached(self) -> dict[str, Access | Outdated]:
@@ -171,7 +188,7 @@ class Policies:
         """What these of its policies declare together; asked for again and again, because most nodes are selected alike."""
         which = tuple(map(id, chosen))
         if which not in self._merged:
-            self._merged[which] = merge(chosen)
+            self._merged[which] = merge(chosen, self.on_conflict)
         return self._merged[which]
 
     def named_nodes(self) -> set[str]:
@@ -342,21 +359,26 @@ def declare(
     return replace(merged, labels={**flat(design.labels), **merged.labels}, sources={**flat(design.sources), **merged.sources})
 
 
-def merge(chosen: Sequence[NodeLabelPolicy]) -> DeclaredLabels | tuple[Clash, ...]:
-    """What these policies, highest priority first, declare together, or where they contradict each other."""
+def merge(chosen: Sequence[NodeLabelPolicy], default: OnConflict = "force") -> DeclaredLabels | tuple[Clash, ...]:
+    """What these policies, highest priority first, declare together, or where they contradict each other. `default`: what to do about
+    other managers where a policy does not say.
+    """
     if clashes := clashes_of(chosen):
         return clashes
     labels: dict[str, str] = {}
     sources: dict[str, str] = {}
     on_conflict: dict[str, OnConflict] = {}
+    by_default: set[str] = set()
     for policy in chosen:
         for key, value in policy.spec.labels.items():
             if key not in labels:
                 labels[key], sources[key] = value, policy.title
-                if policy.spec.on_conflict != "force":
-                    on_conflict[key] = policy.spec.on_conflict
+                if (how := policy.spec.on_conflict or default) != "force":
+                    on_conflict[key] = how
+                    if policy.spec.on_conflict is None:
+                        by_default.add(key)
     prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
-    return DeclaredLabels(labels, sources, prune, on_conflict)
+    return DeclaredLabels(labels, sources, prune, on_conflict, frozenset(by_default))
 
 
 def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:

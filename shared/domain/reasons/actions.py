@@ -60,6 +60,7 @@ OUTCOMES = Group(
         "shared/domain/actions.py",
         "shared/domain/labels/planning.py",
         "shared/domain/labels/impact.py",
+        "shared/domain/labels/plans.py",
         "shared/work/planning.py",
         "shared/ports.py",
     ),
@@ -80,8 +81,8 @@ OUTCOMES = Group(
         "Drift": Reason("the node had other values; the message names them and their owner; they are replaced"),
         "NodeNotFound": Reason("the cluster has no node of this name", "remove it from the documents, or wait until it joins"),
         "Conflict": Reason(
-            "another owner set a key to a different value, and the policy says `onConflict: skip` or `fail`",
-            "decide who owns the key: the message names it and its field manager",
+            "another owner set a key to a different value, and the policy (or LabelRules) says `onConflict: skip` or `fail`",
+            "decide who owns the key: the message names it, both values, its field manager and the policy",
         ),
         "PolicyConflict": Reason(
             "two policies of the same priority want different values for one key of this node", "give one of them a higher priority"
