@@ -17,6 +17,7 @@ from functions.api.shipyard import Action, ActionDetail, OutcomeBody, StepDetail
 from functions.api.standing import Standing, outcome_so_far, recalled, remembered, standing
 from shared import wiring
 from shared.domain.actions import ActionOutcome, ActionRequest
+from shared.domain.labels.impact import Accepting
 from shared.domain.names import OVER_HTTP
 from shared.messages import RelabelRequest
 from shared.ports import BusError
@@ -58,6 +59,12 @@ class ListQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=1000, description="How many.")
 
 
+class RetryQuery(Accepting):
+    """What a retry accepts (docs/limits.md)."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class StepQuery(BaseModel):
     """How much to tell."""
 
@@ -79,7 +86,9 @@ class CreateAction(BaseModel):
     )
     name: str = Field(min_length=1, max_length=64)
     parameters: dict[str, Any] | None = Field(
-        default=None, description="`target_nodes` (a list or a comma string) or `node_filter`; `cluster`; `dry_run`."
+        default=None,
+        description="`target_nodes` (a list or a comma string) or `node_filter`; `cluster`; `dry_run`; "
+        "`accept_removals`, `accept_takeovers`, `accept_changes`: a number of nodes.",
     )
 
 
@@ -120,7 +129,7 @@ def _about_nodes(error: ValidationError) -> bool:
     return any(flaw["loc"][:1] in ((), ("target_nodes",), ("node_filter",)) for flaw in error.errors())
 
 
-PARAMETERS = ("target_nodes", "node_filter", "cluster", "dry_run")
+PARAMETERS = ("target_nodes", "node_filter", "cluster", "dry_run", *Accepting.model_fields)
 
 
 def _given(body: CreateAction) -> dict[str, Any]:
@@ -200,13 +209,16 @@ def show_step(path: StepPath, query: StepQuery) -> Response:
 
 
 @routes.post("/actions/<action>/control/<verb>", responses=answers(202, ActionDetail, 404, 409))
-def control_action(path: ControlPath) -> Response:
-    """`stop`, `pause`, `unpause`; `retry` starts a new action on the nodes that failed, and returns its id and Location."""
+def control_action(path: ControlPath, query: RetryQuery) -> Response:
+    """Stop, pause, unpause; `retry` starts a new action on the nodes that failed (all, where it was blocked): its id and Location.
+
+    `retry` accepts what goes beyond the limits as POST /actions does.
+    """
     world = wiring.world()
     if path.verb not in ("stop", "pause", "unpause", "retry"):
         raise ApiError(404, "Control not supported", f"there is no control {path.verb}: stop, pause, unpause, retry")
     if path.verb == "retry":
-        again = begin(retried(path.action, who(), world), world, {})
+        again = begin(retried(path.action, who(), world, query), world, {})
         started = standing(again.id, world)
         return send(action_body(started, detail=True, world=world), 202, {"Location": located(again.id)})
     control(path.action, path.verb, who(), world, world.clock())

@@ -92,7 +92,7 @@ def mark(word: str) -> str:
     """Return the colour of an outcome or state; the word itself is always shown too."""
     colours = {
         "good": ("success", "Complete", "changed", "unchanged"),
-        "bad": ("failure", "Failed", "failed", "missing", "expired"),
+        "bad": ("failure", "Failed", "failed", "missing", "expired", "blocked"),
         "warn": ("partial_success", "stopped", "skipped", "Paused"),
     }
     return next((colour for colour, words in colours.items() if word in words), "busy")

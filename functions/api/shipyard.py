@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from functions.api.standing import Progress, Standing, in_one_line, needing_attention, parameters_of
 from shared.domain.actions import UNSUCCESSFUL, ActionOutcome, Lifecycle, action_id
+from shared.domain.labels.impact import Impact
 from shared.domain.names import RELABEL_NODES, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
 from shared.world import World
@@ -75,7 +76,7 @@ class Audit(BaseModel):
 
 
 class Action(BaseModel):
-    """Shipyard's action. `result`, `message`, `cluster`, `counts`, `progress`, `deadline`, `dry_run` and `retry_of` are ours."""
+    """Shipyard's action. `result`, `reason`, `message`, `cluster`, `counts`, `progress`, `deadline`, `dry_run` and `retry_of` are ours."""
 
     id: str
     name: str
@@ -97,13 +98,16 @@ class Action(BaseModel):
     retry_of: str | None
     deadline: str
     result: str | None
+    reason: str = ""
     message: str
     counts: dict[str, int]
     progress: Progress
 
 
 class ActionDetail(Action):
-    """One action alone: with what was done to it."""
+    """One action alone: with what was done to it, and its impact where it was on more than named nodes."""
+
+    impact: Impact | None = None
 
     validations: list[dict[str, Any]] = []
     command_audit: list[Audit]
@@ -122,6 +126,7 @@ class OutcomeBody(BaseModel):
     counts: dict[str, int]
     outcomes: list[Outcome]
     unchanged: list[str]
+    impact: Impact | None = None
 
 
 # --- from the ledger
@@ -155,6 +160,7 @@ def action_body(standing: Standing, *, detail: bool = False, world: World | None
         "retry_of": asked.retry_of,
         "deadline": asked.deadline.isoformat(),
         "result": outcome.result if outcome else None,
+        "reason": outcome.reason if outcome else "",
         "message": outcome.message if outcome else "",
         "counts": outcome.counts if outcome else {},
         "progress": standing.progress,
@@ -166,7 +172,7 @@ def action_body(standing: Standing, *, detail: bool = False, world: World | None
         Audit(id=action_id(f"{asked.id}/{verb}/{number}", at), action_id=asked.id, command=verb, user=by, datetime=stamp(at))
         for number, (verb, by, at) in enumerate(given)
     ]
-    return ActionDetail(**common, command_audit=audit)
+    return ActionDetail(**common, command_audit=audit, impact=standing.impact)
 
 
 STATES: dict[Lifecycle, tuple[StepState, StepState, StepState]] = {
@@ -239,6 +245,7 @@ def outcome_body(standing: Standing, known: ActionOutcome | None) -> OutcomeBody
         counts=known.counts if known else {},
         outcomes=known.outcomes if known else [],
         unchanged=known.unchanged if known else [],
+        impact=standing.impact,
     )
 
 

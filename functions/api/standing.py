@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from functions.api.answers import ApiError, Said
 from shared.domain.actions import UNREADABLE, UNSUCCESSFUL, ActionOutcome, ActionRequest, Lifecycle, Plan, conclude, lifecycle
+from shared.domain.labels.impact import Accepting, Impact
 from shared.domain.names import RELABEL_NODES, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
 from shared.domain.overview import in_short
@@ -53,6 +54,12 @@ class Standing:
             return Progress(done=0, total=0)
         settled = len(self.plan.unchanged) + len(self.plan.settled)
         return Progress(done=settled + self.done, total=settled + sum(map(len, self.plan.parts)))
+
+    @property
+    def impact(self) -> Impact | None:
+        """What it does to the nodes, as far as that is known."""
+        told = self.outcome or self.plan
+        return told.impact if told else None
 
     @property
     def moving(self) -> bool:
@@ -137,7 +144,9 @@ def outcome_so_far(standing: Standing, world: World) -> ActionOutcome | None:
 
 def parameters_of(asked: ActionRequest) -> dict[str, Any]:
     """Return the parameters as they were sent."""
-    return asked.parameters or asked.model_dump(include={"target_nodes", "node_filter", "dry_run"}, exclude_defaults=True)
+    return asked.parameters or asked.model_dump(
+        include={"target_nodes", "node_filter", "dry_run", *Accepting.model_fields}, exclude_defaults=True
+    )
 
 
 def needing_attention(outcomes: Iterable[Outcome]) -> list[Outcome]:

@@ -7,10 +7,11 @@ from datetime import datetime
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import record_now_option
+from local.cli.inputs import accept_options, record_now_option
 from local.cli.output import emit, grid, output_option
 from local.cli.relabel import answer_of, follow, result_lines
 from local.cli.service import ActionSummary
+from shared.domain.labels.impact import Accepting
 
 
 @click.group()
@@ -95,11 +96,12 @@ def unpause(action: str, now: datetime, form: str) -> int:
 
 @actions.command()
 @click.argument("action")
+@accept_options
 @output_option
-def retry(action: str, form: str) -> int:
-    """Start a new action on the nodes that failed in this one."""
+def retry(action: str, form: str, **accepting: int | None) -> int:
+    """Start a new action on the nodes that failed in this one, or on all of them if it was blocked."""
     ledger = service().ledger
-    return follow(ledger, ledger.retry(action), form)
+    return follow(ledger, ledger.retry(action, Accepting(**accepting)), form)
 
 
 def _emit(form: str, summary: ActionSummary, what: str) -> None:

@@ -24,6 +24,7 @@ from local.cli.service import ActionSummary, CommittedDocuments, Listing, Progre
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
+from shared.domain.labels.impact import Accepting
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.site import load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
@@ -265,11 +266,13 @@ class ServerLedger:
         return progress if progress.total else None
 
     def submit(self, request: RelabelRequest) -> str:
-        given = request.model_dump(include={"target_nodes", "node_filter", "cluster", "dry_run"}, exclude_none=True, mode="json")
+        given = request.model_dump(
+            include={"target_nodes", "node_filter", "cluster", "dry_run", *Accepting.model_fields}, exclude_none=True, mode="json"
+        )
         return self._http.call("POST", "/actions", ActionAnswer, json={"name": request.name, "parameters": given}).id
 
-    def retry(self, action: str) -> str:
-        return self._http.call("POST", f"{_path(action)}/control/retry", ActionAnswer).id
+    def retry(self, action: str, accept: Accepting) -> str:
+        return self._http.call("POST", f"{_path(action)}/control/retry?{urlencode(accept.accepting())}", ActionAnswer).id
 
     def control(self, action: str, verb: str, now: datetime) -> None:
         self._http.call("POST", f"{_path(action)}/control/{verb}", ActionAnswer)

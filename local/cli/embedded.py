@@ -25,6 +25,7 @@ from shared import telemetry
 from shared.domain.actions import ActionOutcome
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
+from shared.domain.labels.impact import Accepting
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
@@ -137,8 +138,8 @@ class EmbeddedLedger:
         self._submitted.add(action)
         return action
 
-    def retry(self, action: str) -> str:
-        return self.submit(retried(action, who(), self._cloud.world))
+    def retry(self, action: str, accept: Accepting) -> str:
+        return self.submit(retried(action, who(), self._cloud.world, accept))
 
     def control(self, action: str, verb: str, now: datetime) -> None:
         self._cloud.control(action, verb, who(), now)

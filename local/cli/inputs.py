@@ -45,6 +45,14 @@ def documents_option(command: F) -> F:
     )(command)
 
 
+def accept_options(command: F) -> F:
+    """`--accept-removals N` and its like: a person's word for what goes beyond the limits."""
+    for name, what in (("changes", "change at all"), ("takeovers", "have others' values replaced"), ("removals", "lose labels")):
+        said = f"Let up to N nodes {what}, whatever the limits say; more of them, and nothing is written."
+        command = click.option(f"--accept-{name}", metavar="N", type=click.IntRange(0, 1_000_000), help=said)(command)
+    return command
+
+
 def now_option(command: F) -> F:
     """`--now TIME`."""
     return click.option("--now", "now", callback=_time, metavar="TIME", help="Decide as if it were this time (RFC 3339).")(command)

@@ -15,16 +15,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ulid import ULID
 
 from local.cli.cloud import service
-from local.cli.inputs import read_bytes, read_filter, who
-from local.cli.output import ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
+from local.cli.inputs import accept_options, read_bytes, read_filter, who
+from local.cli.output import BLOCKED, ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
 from local.cli.service import Ledger
+from shared.domain.labels.impact import Accepting
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.names import UPDATE_LABELS, UPDATE_SITE
 from shared.messages import RelabelRequest
 
 LOOK = 0.1
 """Seconds between two looks at how far an action is."""
-EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure": ERROR, "expired": ERROR}
+EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped": PARTIAL, "failure": ERROR, "expired": ERROR}
 
 
 @click.command()
@@ -34,6 +35,7 @@ EXIT = {"success": 0, "partial_success": PARTIAL, "stopped": PARTIAL, "failure":
 @click.option("--cluster", help="The cluster, if there are several.")
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--plan", "plan_file", metavar="FILE", help="Apply this plan of `hullmark plan --out`; exit 5 if it is out of date.")
+@accept_options
 @click.option("--wait/--no-wait", default=True, help="Wait for the result. The embedded cloud always does.")
 @output_option
 def relabel(
@@ -45,6 +47,7 @@ def relabel(
     plan_file: str | None,
     wait: bool,
     form: str,
+    **accepting: int | None,
 ) -> int:
     """Bring nodes in sync with the newest committed documents."""
     if plan_file:
@@ -60,7 +63,7 @@ def relabel(
             if not nodes:
                 emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
                 return 0
-    request = build_request(nodes, filter_file, everything, cluster, dry_run)
+    request = build_request(nodes, filter_file, everything, cluster, dry_run, Accepting(**accepting))
     ledger = service().ledger
     with if_interrupted(
         "`hullmark actions list` shows whether the action was recorded; if so it continues; follow it with `actions watch`"
@@ -69,7 +72,9 @@ def relabel(
     return follow(ledger, action, form, wait=wait)
 
 
-def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: bool, cluster: str | None, dry_run: bool) -> RelabelRequest:
+def build_request(
+    nodes: tuple[str, ...], filter_file: str | None, everything: bool, cluster: str | None, dry_run: bool, accept: Accepting
+) -> RelabelRequest:
     """The message that the arguments mean. Raises Failure where they mean none, or several."""
     if bool(nodes) + bool(filter_file) + everything != 1:
         raise Failure("Usage", "choose nodes by name, with --filter FILE, or with --all")
@@ -84,6 +89,7 @@ def build_request(nodes: tuple[str, ...], filter_file: str | None, everything: b
         cluster=cluster,
         requested_by=who(),
         dry_run=dry_run,
+        **accept.accepting(),
     )
 
 
@@ -154,7 +160,7 @@ def answer_of(action: str, ledger: Ledger) -> dict[str, Any]:
         "dry_run": summary.dry_run,
         "counts": outcome.counts,
         "nodes": dict(sorted(nodes.items())),
-    }
+    } | ({"impact": outcome.impact.model_dump()} if outcome.impact else {})
 
 
 def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
@@ -189,7 +195,7 @@ def change_text(changes: Mapping[str, Any]) -> str:
 
 
 def exit_code(answer: Mapping[str, Any]) -> int:
-    """0 done, 1 failure, 3 where a part of the nodes failed."""
+    """0 done, 1 failure, 3 where a part of the nodes failed, 4 where it was blocked."""
     return EXIT.get(str(answer["result"]), 0 if answer["result"] is None else ERROR)
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, field_serializer
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
+from shared.domain.labels.impact import Accepting
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.messages import RelabelRequest
@@ -71,8 +72,8 @@ class Ledger(Protocol):
         """Start an action; its id. Raises Rejected."""
         ...
 
-    def retry(self, action: str) -> str:
-        """Start a new action on the nodes of this one that failed; its id. Raises WrongState and Rejected."""
+    def retry(self, action: str, accept: Accepting) -> str:
+        """Start a new action on the nodes of this one that failed (all, where it was blocked); its id. Raises WrongState and Rejected."""
         ...
 
     def control(self, action: str, verb: str, now: datetime) -> None:

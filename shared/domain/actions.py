@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from ulid import ULID
 
+from shared.domain.labels.impact import Accepting, Impact
 from shared.domain.labels.selection import Selection
 from shared.domain.outcomes import Outcome
 
@@ -22,7 +23,7 @@ MAX_PARTS = 256
 PART_SIZE = 200
 """Nodes of one part, until that would make more than MAX_PARTS: about a third of a second of an API server's time."""
 
-Result = Literal["success", "partial_success", "failure", "stopped", "expired"]
+Result = Literal["success", "partial_success", "failure", "blocked", "stopped", "expired"]
 Lifecycle = Literal["Pending", "Processing", "Paused", "Complete", "Failed"]
 UNREADABLE = "RecordUnreadable"
 """The reason of what ended because a record in the store can't be read; the message has its key."""
@@ -39,7 +40,7 @@ class Record(BaseModel):
         return self.model_dump_json(exclude_none=True).encode()
 
 
-class Ask(Selection):
+class Ask(Accepting, Selection):
     """What somebody asks of a cluster: one shape in the message that asks, in the record that keeps it, and in the plan made of it."""
 
     name: str
@@ -79,6 +80,10 @@ class Plan(Record):
     reason: str = ""
     message: str = ""
     """Why nothing could be planned, where that is so: the action ends as a failure with this cause."""
+    blocked: bool = False
+    """Whether it was planned, and goes beyond a limit: `reason` says which. Nothing is sent, or released."""
+    impact: Impact | None = None
+    """What it does to the nodes, where somebody looked."""
 
 
 class ActionOutcome(Record):
@@ -92,6 +97,8 @@ class ActionOutcome(Record):
     counts: dict[str, int] = {}
     outcomes: list[Outcome] = []
     unchanged: list[str] = []
+    impact: Impact | None = None
+    """What it does to the nodes, where somebody looked."""
 
     @property
     def unsuccessful(self) -> list[str]:
@@ -134,7 +141,7 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
         counts["unchanged"] += len(plan.unchanged)
     result = result_of(counts.elements())
     return ActionOutcome(
-        result="failure" if plan.reason and result == "success" else result,
+        result="blocked" if plan.blocked else "failure" if plan.reason and result == "success" else result,
         reason=plan.reason,
         message=plan.message,
         finished_at=finished_at,
@@ -142,6 +149,7 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
         counts=dict(sorted(counts.items())),
         outcomes=sorted(outcomes, key=lambda outcome: outcome.subject),
         unchanged=plan.unchanged,
+        impact=plan.impact,
     )
 
 

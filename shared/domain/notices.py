@@ -35,7 +35,8 @@ ACTION_FINISHED = NoticeKind(
     ["result_rollup"],
     "the action's id",
     "`id`, `name`, `cluster`, `revision`, `requested_by`, `result`, `reason`, `message`, `counts` by outcome; "
-    "`attention`: the first hundred nodes that failed, are missing, were skipped or stopped; `attention_total`: their number",
+    "`attention`: the first hundred nodes that failed, are missing, were skipped or stopped; `attention_total`: their number; "
+    "`impact`: what it does to how many nodes, of an action on more than named nodes",
 )
 REQUEST_REFUSED = NoticeKind(
     "request.refused",

@@ -391,7 +391,8 @@ def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:
             "counts": outcome.counts,
             "attention": bad[:100],
             "attention_total": len(bad),
-        },
+        }
+        | ({"impact": outcome.impact.model_dump(exclude_defaults=True)} if outcome.impact else {}),
     )
 
 

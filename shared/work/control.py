@@ -9,11 +9,14 @@ from datetime import datetime
 from ulid import ULID
 
 from shared.domain.actions import lost_record
+from shared.domain.labels.impact import Accepting
 from shared.domain.names import UPDATE_LABELS, UPDATE_VERSIONS
 from shared.ledger.actions import NeverPlanned, WrongState
 from shared.ledger.records import RecordUnreadable, numbered, read_as
 from shared.messages import Malformed, NodeApply, Outgoing, PartResult, RelabelRequest, VersionUpdate
 from shared.world import World
+
+NOTHING = Accepting()
 
 
 def control(action: str, verb: str, by: str, world: World, now: datetime) -> None:
@@ -78,8 +81,9 @@ def parked(task: NodeApply | VersionUpdate, world: World) -> bool:
     return world.actions.paused(task.action)
 
 
-def retried(action: str, by: str, world: World) -> RelabelRequest:
+def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> RelabelRequest:
     """The request for the unsuccessful nodes of an action; for all that it was about, where it ended before any node had an outcome.
+    `accept`: what it accepts beyond the limits.
 
     Raises UnknownAction, and WrongState where there is nothing to retry.
     """
@@ -88,7 +92,9 @@ def retried(action: str, by: str, world: World) -> RelabelRequest:
         raise WrongState(f"action {action} can't be retried: it is {world.actions.lifecycle(action)}")
     if asked.name == UPDATE_VERSIONS:
         raise WrongState(f"action {action} can't be retried: the next version check takes up what it left")
-    again = RelabelRequest.again(asked).model_copy(update={"action": str(ULID()), "requested_by": by, "retry_of": action})
+    again = RelabelRequest.again(asked).model_copy(
+        update={"action": str(ULID()), "requested_by": by, "retry_of": action, **accept.accepting()}
+    )
     if ended.unsuccessful:
         return again.model_copy(update={"name": UPDATE_LABELS, "target_nodes": ended.unsuccessful, "node_filter": None})
     if ended.result == "success" or ended.counts:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 if TYPE_CHECKING:
     from shared.domain.documents.kinds import Limit, LimitsSpec
@@ -120,6 +120,35 @@ class Acceptance(BaseModel):
 
 
 NOTHING_ACCEPTED = Acceptance()
+
+
+def _no_truth_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a whole number of nodes")
+    return value
+
+
+NodeCount = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(_no_truth_value)]
+"""A number of nodes; as text, too."""
+
+
+class Accepting(BaseModel):
+    """The fields by which a request accepts what goes beyond the limits. Each is an upper bound that must hold, or nothing is written."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+    accept_removals: NodeCount | None = Field(default=None, description="So many nodes at most may lose labels.")
+    accept_takeovers: NodeCount | None = Field(default=None, description="On so many at most others' values may be replaced.")
+    accept_changes: NodeCount | None = Field(default=None, description="So many at most may change.")
+
+    @property
+    def accepted(self) -> Acceptance:
+        """The same, as `verdict` takes it."""
+        return Acceptance(removals=self.accept_removals, takeovers=self.accept_takeovers, changes=self.accept_changes)
+
+    def accepting(self) -> dict[str, int]:
+        """Those of the fields that say something."""
+        fields = {name: getattr(self, name) for name in Accepting.model_fields}
+        return {name: count for name, count in fields.items() if count is not None}
 
 
 class Beyond(BaseModel):
