@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from shared.domain.actions import MAX_PARTS, ActionRequest, Ask, action_id
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import names_listed
-from shared.domain.names import UPDATE_LABELS, WHOLE_SITE, RelabelName
+from shared.domain.names import UNKNOWN, UPDATE_LABELS, WHOLE_SITE, RelabelName
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
@@ -34,7 +34,6 @@ RevisionNumber = Annotated[int, Field(ge=0, le=MAX_REVISION)]
 
 LAST_ATTEMPT = 5
 """The delivery after which the bus gives a message up (`max_delivery_attempts`): what still fails then is recorded with its cause."""
-UNKNOWN = "unknown"
 CLAIMED = "unverified: "
 """Before the name that a publisher gives: the bus knows who may publish, and does not say who did."""
 

@@ -15,7 +15,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude
+from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude, quiet_sweep
 from shared.domain.names import SITE_ACTION_FAILURE, SITE_ACTION_SUCCESS, UPDATE_SITE
 from shared.domain.notices import MESSAGE_LOST, NODE_FAILED
 from shared.domain.outcomes import Outcome
@@ -119,6 +119,8 @@ def announce(action: str, outcome: ActionOutcome, world: World) -> None:
             tag(request, outcome, world)
         world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
     world.actions.mark_announced(action)
+    if request and quiet_sweep(request, outcome):
+        world.actions.keep_newest_quiet(request)
 
 
 def tag(request: ActionRequest, outcome: ActionOutcome, world: World) -> None:

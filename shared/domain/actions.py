@@ -16,6 +16,7 @@ from ulid import ULID
 
 from shared.domain.labels.impact import Accepting, Impact
 from shared.domain.labels.selection import Selection
+from shared.domain.names import DRIFT_SWEEP, UNKNOWN
 from shared.domain.outcomes import Outcome
 
 MAX_PARTS = 256
@@ -177,6 +178,12 @@ def unreadable(
     ended = conclude(plan, full, now)
     result = "failure" if ended.result == "success" else ended.result
     return ended.model_copy(update={"result": result, "reason": UNREADABLE, "message": cause})
+
+
+def quiet_sweep(request: ActionRequest, outcome: ActionOutcome) -> bool:
+    """Whether it is a sweep of the clock's that had nothing to change: of those only the newest says anything."""
+    asked_by_the_clock = (request.name, request.requested_by) == (DRIFT_SWEEP, UNKNOWN)
+    return asked_by_the_clock and outcome.result in ("success", "partial_success") and "changed" not in outcome.counts
 
 
 def lost_record(subject: str, cause: str) -> Outcome:

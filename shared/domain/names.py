@@ -8,6 +8,8 @@ from typing import Final, Literal
 RelabelName = Literal["update_labels", "relabel_nodes", "update_site", "drift_sweep"]
 """The actions that a RelabelRequest can ask for."""
 
+UNKNOWN: Final = "unknown"
+"""Who asked, where nobody says so: a clock, or a message without a name."""
 UPDATE_LABELS: Final = "update_labels"
 RELABEL_NODES: Final = "relabel_nodes"
 UPDATE_SITE: Final = "update_site"
@@ -49,8 +51,7 @@ ACTIONS = (
         DRIFT_SWEEP,
         "every node",
         "Repairs what cluster events missed. It tags no revision.",
-        "the clock (`drift-sweep` in `functions/steps.yaml`), a message on `relabel-requests`",
-        http=False,
+        "the clock (`drift-sweep` in `functions/steps.yaml`), `POST /v1.0/actions`, a message on `relabel-requests`",
     ),
     ActionKind(
         UPDATE_VERSIONS,

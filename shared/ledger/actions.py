@@ -7,12 +7,14 @@ actions/<id>/control/<n>-<verb>.json, stop.json                  pause and unpau
 actions/<id>/parked/<n>.json  a part that arrived while paused   node_apply
 actions/<id>/outcome.json     how it ended                       result_rollup
 open-actions/<id>             there while it has not ended; holds the deadline
+quiet-sweeps/<cluster>/<id>   the clock's newest sweep that changed nothing; holds when it was asked for
 
 When each was asked for is in history.py.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -35,7 +37,7 @@ from shared.domain.actions import (
 )
 from shared.domain.notices import ACTION_FINISHED
 from shared.domain.outcomes import Outcome
-from shared.ledger.history import History, action_of
+from shared.ledger.history import History, action_of, entry_of
 from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
 from shared.messages import Notice, PartResult
 from shared.ports import ObjectStore
@@ -164,6 +166,15 @@ class Actions:
         except RecordUnreadable:
             found = None
         return found.requested_at if found else began(action)
+
+    def keep_newest_quiet(self, sweep: ActionRequest) -> None:
+        """Of a cluster's sweeps that changed nothing keep the newest, and remove the records of the others: one is made every hour."""
+        quiet = f"quiet-sweeps/{sweep.cluster}/"
+        self._store.create(f"{quiet}{sweep.id}", sweep.requested_at.isoformat().encode())
+        for mark in self._store.keys(quiet)[:-1]:
+            with contextlib.suppress(RecordUnreadable):  # it goes with its day
+                self._forgotten(entry_of(mark.removeprefix(quiet), read_as(mark, self._store.get(mark) or b"", _moment)))
+            self._store.delete(mark)
 
     def _forgotten(self, key: str) -> bool:
         """Remove one action: last the entry that it is found by, so that what is cut off is done again."""

@@ -32,7 +32,7 @@ class History:
 
     def add(self, action: str, at: datetime) -> None:
         """Give an action its entry."""
-        self._store.create(_key(action, at), b"")
+        self._store.create(entry_of(action, at), b"")
 
     def newest_first(self) -> Iterator[str]:
         """Every action's id."""
@@ -52,7 +52,7 @@ class History:
 
     def between(self, since: datetime, until: datetime) -> Iterator[str]:
         """The ids of the actions that were asked for from `since` on and before `until`, less than a day later; newest first."""
-        first, last = (_key("", moment - timedelta(milliseconds=1)) for moment in (since, until))
+        first, last = (entry_of("", moment - timedelta(milliseconds=1)) for moment in (since, until))
         for day in sorted({_day(first), _day(last)}, reverse=True):
             for key in self._of_day(day, after=last if day == _day(last) else ""):
                 if day == _day(first) and key > first:
@@ -98,7 +98,7 @@ class History:
         """The entries, and those that actions without one would have by their ids."""
         from shared.domain.actions import began
 
-        keys = {*self._store.keys(DAYS), *(_key(action, began(action)) for action in self._unlisted())}
+        keys = {*self._store.keys(DAYS), *(entry_of(action, began(action)) for action in self._unlisted())}
         yield from sorted(sorted(keys), key=_day, reverse=True)
 
 
@@ -116,7 +116,8 @@ def _day(key: str) -> str:
     return key.split("/")[1]
 
 
-def _key(action: str, at: datetime) -> str:
+def entry_of(action: str, at: datetime) -> str:
+    """The key of the entry of an action that was asked for at this time."""
     moment = at.astimezone(UTC)
     passed = (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)) // timedelta(milliseconds=1)
     return f"{DAYS}{moment:%Y-%m-%d}/{_LAST - passed:08}-{action}"

@@ -128,9 +128,9 @@ def test_many_names_that_no_document_knows_cost_one_listing(fleet: FrontDoor) ->
 
 
 def test_an_unsupported_action_is_refused_in_shipyards_words(fleet: FrontDoor) -> None:
-    answer = fleet.create(name="drift_sweep")
+    answer = fleet.create(name="update_versions")
     assert (answer.status_code, answer.json["message"]) == (400, "Unable to start action")
-    assert answer.json["reason"].startswith("Unsupported Action: drift_sweep")
+    assert answer.json["reason"].startswith("Unsupported Action: update_versions")
 
 
 def test_a_misspelt_parameter_never_becomes_something_else(fleet: FrontDoor) -> None:

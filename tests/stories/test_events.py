@@ -11,7 +11,7 @@ from shared import telemetry
 from shared.adapters.simulated import Simulated
 from shared.domain.labels.events import Kind, change_of
 from shared.domain.nodes import ALIAS_OWNER, OWNER
-from shared.messages import NodeChanged, Outgoing
+from shared.messages import NodeChanged, Outgoing, PartResult, RelabelRequest
 from tests.stories.fleet import Fleet, a_policy
 
 
@@ -195,6 +195,59 @@ def test_the_sweep_repairs_what_events_missed_and_names_who_changed_it(fleet: Fl
     assert "rack was 'by-hand' by kubectl-edit" in told.message
     assert fleet.world.revisions.tags(revision) == ["committed", "site-action-success"]
     assert fleet.node("n1").applied == {OWNER: frozenset({"rack"})}
+
+
+def the_clock_sweeps(fleet: Fleet) -> str:
+    """As the schedule does it: no id, nobody's name. The action's id."""
+    fleet.now += timedelta(hours=1)
+    fleet.cloud.publish(RelabelRequest.TOPIC, [Outgoing(b'{"name": "drift_sweep"}')])
+    fleet.cloud.drain()
+    return next(fleet.world.actions.newest_first())
+
+
+def test_of_sweeps_that_changed_nothing_only_the_newest_is_kept(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "gone": {"rack": "r8"}})
+    fleet.has_nodes(n1={})
+    relabelled = fleet.relabels()
+    fleet.cluster.set_labels("n1", {"rack": "by-hand"}, "kubectl-edit")
+    repaired = the_clock_sweeps(fleet)
+    asked_for = fleet.sends(name="drift_sweep")
+    fleet.cloud.drain()
+
+    quiet = [the_clock_sweeps(fleet) for _ in range(4)]
+
+    assert fleet.world.actions.ids() == [relabelled, repaired, asked_for, quiet[-1]]
+    assert fleet.ended(quiet[-1]).counts == {"missing": 1, "unchanged": 1}
+    assert [key for key in fleet.world.store.keys("") if any(each in key for each in quiet[:-1])] == []
+    assert fleet.world.store.keys("quiet-sweeps/") == [f"quiet-sweeps/default/{quiet[-1]}"]
+
+
+def test_a_sweep_that_the_bus_brings_again_once_it_is_forgotten_changes_nothing(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    first, second = the_clock_sweeps(fleet), the_clock_sweeps(fleet)
+
+    fleet.cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(name="drift_sweep", action=first).outgoing()])
+    fleet.cloud.publish(PartResult.TOPIC, [PartResult(action=first).outgoing()])
+    fleet.cloud.drain()
+
+    assert (fleet.world.actions.begun(first), fleet.world.actions.begun(second)) == (False, True)
+    assert (fleet.labels("n1"), fleet.cloud.dead) == ({"rack": "r7"}, [])
+
+
+def test_a_quiet_sweep_whose_mark_cannot_be_read_goes_with_its_day(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    first = the_clock_sweeps(fleet)
+    fleet.world.store.delete(f"quiet-sweeps/default/{first}")
+    fleet.world.store.create(f"quiet-sweeps/default/{first}", b"torn")
+
+    second = the_clock_sweeps(fleet)
+
+    assert fleet.world.store.keys("quiet-sweeps/") == [f"quiet-sweeps/default/{second}"]
+    assert first in fleet.world.actions.ids()
 
 
 def test_a_write_for_an_event_that_fails_is_told(fleet: Fleet) -> None:

@@ -16,6 +16,8 @@ COMMANDS = Group(
         "Invalid": Reason("a file does not have the expected contents", "correct it as the message says"),
         "OutsideFolder": Reason("a symbolic link leads out of the folder that is read", "name its target with `-f` to include it"),
         "StalePlan": Reason("the documents or the cluster changed since the plan was made", "make a new plan"),
+        "NodeNotFound": Reason("the simulated cluster has no node of this name", "add one with `hullmark simulate add NODE`"),
+        "NotSimulated": Reason("`hullmark simulate` changes simulated clusters only", "name one with `--cluster`, or use kubectl"),
         "PortTaken": Reason("another process listens on this port", "take another with `--port`"),
         "Unreachable": Reason("the server does not answer", "correct `--server`, or start it"),
         "Redirected": Reason("the server redirects, and tokens are not sent to another address", "give `--server` the final address"),
