@@ -30,7 +30,7 @@ serve-real: $(LOCKED) ## The same on the Pub/Sub emulator, one functions-framewo
 
 # Tests run with the real parts that can be had and say what they skipped; HULLMARK_REQUIRE_REAL=1 builds the parts and skips nothing.
 ifeq ($(HULLMARK_REQUIRE_REAL),1)
-test: kube browser
+test: kube browser promtool
 endif
 test: $(LOCKED) ## Every test (real parts where they are to be had)
 	$(BIN)/pytest -q -n 2 --dist loadgroup
@@ -49,6 +49,11 @@ kube: ## Build a real kube-apiserver, etcd and kubectl from pinned modules (need
 
 browser: ## Headless Chromium, from Debian's packages where we may install them
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+
+promtool: ## Prometheus' rule tester for the alerts' queries, from Debian's package, kept in the cache
+	@command -v promtool >/dev/null || test -x "$(XDG_CACHE_HOME)/hullmark/promtool" || { \
+	  folder=$$(mktemp -d) && cd "$$folder" && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && \
+	  install -D usr/bin/promtool "$(XDG_CACHE_HOME)/hullmark/promtool" && rm -r "$$folder"; }
 
 faults: $(LOCKED) ## Every fault schedule (`make test` runs a sample); prints how many ran (about fifteen minutes)
 	HULLMARK_FAULTS=all $(BIN)/pytest -q tests/faults
@@ -90,4 +95,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults races mutants soak check docs kube browser bench archive plan deploy destroy lock clean
+.PHONY: help install demo serve serve-real test faults races mutants soak check docs kube browser promtool bench archive plan deploy destroy lock clean

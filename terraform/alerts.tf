@@ -1,60 +1,171 @@
+# What wakes somebody up: a message that nobody took, an action that did not succeed, and silence. Each alert carries its page of docs/runbooks.
+
 locals {
-  services = join(" OR ", [for step in google_cloudfunctions2_function.steps : "\"${step.name}\""])
+  service_names = [for step in google_cloudfunctions2_function.steps : step.name]
+  services      = join(" OR ", [for name in local.service_names : "\"${name}\""])
   # exact names, quoted for the monitoring filter's one_of()
   watched = join(",", [for key in keys(local.subscriptions) : "\"${var.topic_prefix}${key}\""])
+  jobs    = join(" OR ", [for key in keys(local.clocks) : "\"${var.name_prefix}${key}\""])
 
-  alerts = {
+  # as PromQL writes it: the first slash a colon, every other special character an underscore
+  clockwork = "logging_googleapis_com:user_${replace(google_logging_metric.clockwork.name, "-", "_")}"
+  requests  = "run_googleapis_com:request_count{monitored_resource=\"cloud_run_revision\",service_name=~\"${join("|", local.service_names)}\""
+
+  # What a clock sets off, and the minutes within which it must have been done.
+  heartbeats = {
+    no-sweep          = { step = "relabel_request", minutes = 90, title = "no sweep for an hour and a half", severity = "ERROR" }
+    no-version-check  = { step = "version_check", minutes = 30, title = "no version check for half an hour", severity = "WARNING" }
+    no-deadline-check = { step = "result_rollup", minutes = 20, title = "nobody ends overdue actions", severity = "ERROR" }
+  }
+
+  thresholds = {
     dead-letters = {
-      title  = "a message was given up"
-      filter = "metric.type=\"pubsub.googleapis.com/subscription/dead_letter_message_count\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=one_of(${local.watched})"
-      above  = 0
-      align  = "ALIGN_DELTA"
-      advice = "A function refused a message five times. result_rollup recorded it as a failure: `hullmark actions list`, or the notice dev.hullmark.message.lost.v1. The cause is in the function's log."
+      title    = "a message was given up"
+      severity = "ERROR"
+      filter   = "metric.type=\"pubsub.googleapis.com/subscription/dead_letter_message_count\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=one_of(${local.watched})"
+      above    = 0
+      align    = "ALIGN_DELTA"
     }
     oldest-unacked = {
-      title  = "messages wait too long"
-      filter = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=one_of(${local.watched})"
-      above  = var.unacked_alert_minutes * 60
-      align  = "ALIGN_MAX"
-      advice = "Nothing takes them: the function fails to start (its build or its log says why), may not be invoked (the push account's run.invoker), or is at its most instances (max_instances)."
-    }
-    failed-actions = {
-      title  = "an action did not succeed"
-      filter = "metric.type=\"logging.googleapis.com/user/${google_logging_metric.failed_actions.name}\" AND resource.type=\"cloud_run_revision\""
-      above  = 0
-      align  = "ALIGN_DELTA"
-      advice = "`hullmark actions show ID` lists every node that needs a person, and why. `hullmark actions retry ID` tries only those again."
+      title    = "messages wait too long"
+      severity = "CRITICAL"
+      filter   = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=one_of(${local.watched})"
+      above    = var.unacked_alert_minutes * 60
+      align    = "ALIGN_MAX"
     }
   }
+
+  queries = merge(
+    {
+      # A series that was never written is as silent as one that stopped, and one that counts zeros is silent, too.
+      for name, beat in local.heartbeats : name => {
+        title    = beat.title
+        severity = beat.severity
+        query = join(" or ", [
+          "absent_over_time(${local.clockwork}{step=\"${beat.step}\"}[${beat.minutes}m])",
+          "sum(increase(${local.clockwork}{step=\"${beat.step}\"}[${beat.minutes}m])) < 0.5",
+        ])
+        lasting = "${beat.minutes * 60}s" # a new deployment has that long for its first
+      }
+    },
+    {
+      server-errors = {
+        title    = "a function fails more than one request in ten"
+        severity = "WARNING"
+        query = join(" / ", [
+          "sum by (service_name) (rate(${local.requests},response_code_class=\"5xx\"}[10m]))",
+          "sum by (service_name) (rate(${local.requests}}[10m])) > 0.1",
+        ])
+        lasting = "600s"
+      }
+    },
+  )
+
+  # A match in the log needs no metric, which takes up to ten minutes to be known after it is made.
+  matches = merge(
+    {
+      failed-actions = {
+        title    = "an action did not succeed"
+        severity = "WARNING"
+        filter = join(" AND ", [
+          "resource.type=\"cloud_run_revision\"",
+          "resource.labels.service_name=(${local.services})",
+          "jsonPayload.step=\"result_rollup\"",
+          # what the clock had to end (`2 ended`) had expired, or its notice did not get out
+          "(jsonPayload.outcome=(\"failure\" OR \"partial_success\" OR \"expired\" OR \"blocked\") OR jsonPayload.outcome=~\"^[1-9][0-9]* ended$\")",
+        ])
+      }
+      clock-paused = {
+        title    = "a clock was paused, or could not publish"
+        severity = "ERROR"
+        filter = join(" AND ", [
+          "resource.type=\"cloud_scheduler_job\"",
+          "resource.labels.job_id=(${local.jobs})",
+          "(protoPayload.methodName=\"google.cloud.scheduler.v1.CloudScheduler.PauseJob\" OR severity>=ERROR)",
+        ])
+      }
+    },
+    contains(local.node_events_from, var.project) ? {
+      sink-disabled = {
+        title    = "the log sink for node events was switched off or deleted"
+        severity = "WARNING"
+        filter = join(" AND ", [
+          "resource.type=\"logging_sink\"",
+          "protoPayload.resourceName:\"/sinks/${google_logging_project_sink.node_events[var.project].name}\"",
+          "(protoPayload.methodName=\"google.logging.v2.ConfigServiceV2.DeleteSink\" OR protoPayload.request.sink.disabled=true)",
+        ])
+      }
+    } : {},
+  )
+
+  runbook = { for name in concat(keys(local.thresholds), keys(local.queries), keys(local.matches)) : name => file("${local.pages}/runbooks/${name}.md") }
+  pages   = coalesce(var.docs_folder, "${path.module}/../docs")
 }
 
-# result_rollup says how an action ended; what its clock had to end (`2 ended`) had expired, or its notice did not get out.
-resource "google_logging_metric" "failed_actions" {
+# One line for each piece of work that a clock set off and that was done; by step.
+resource "google_logging_metric" "clockwork" {
   project     = var.project
-  name        = "${var.name_prefix}failed-actions"
-  description = "Actions that ended other than in success."
+  name        = "${var.name_prefix}clockwork"
+  description = "Sweeps, version checks and deadline checks that were done."
 
   filter = join(" AND ", [
     "resource.type=\"cloud_run_revision\"",
     "resource.labels.service_name=(${local.services})",
-    "jsonPayload.step=\"result_rollup\"",
-    "(jsonPayload.outcome=(\"failure\" OR \"partial_success\" OR \"expired\") OR jsonPayload.outcome=~\"^[1-9][0-9]* ended$\")",
+    "severity<ERROR",
+    "jsonPayload.outcome!=\"refused\"",
+    "((jsonPayload.step=\"relabel_request\" AND jsonPayload.subject=\"drift_sweep\") OR jsonPayload.step=\"version_check\" OR (jsonPayload.step=\"result_rollup\" AND jsonPayload.topic=\"action-deadlines\"))",
   ])
 
   metric_descriptor {
     metric_kind = "DELTA"
     value_type  = "INT64"
+
+    labels {
+      key        = "step"
+      value_type = "STRING"
+    }
   }
+
+  label_extractors = { step = "EXTRACT(jsonPayload.step)" }
 
   depends_on = [google_project_service.apis]
 }
 
-resource "google_monitoring_alert_policy" "alerts" {
-  for_each = local.alerts
+# How actions ended, for the dashboard.
+resource "google_logging_metric" "ended" {
+  project     = var.project
+  name        = "${var.name_prefix}ended-actions"
+  description = "Actions that ended, by result."
+
+  filter = join(" AND ", [
+    "resource.type=\"cloud_run_revision\"",
+    "resource.labels.service_name=(${local.services})",
+    "jsonPayload.step=\"result_rollup\"",
+    "jsonPayload.outcome=(\"success\" OR \"failure\" OR \"partial_success\" OR \"stopped\" OR \"expired\" OR \"blocked\")",
+  ])
+
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+
+    labels {
+      key        = "outcome"
+      value_type = "STRING"
+    }
+  }
+
+  label_extractors = { outcome = "EXTRACT(jsonPayload.outcome)" }
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_monitoring_alert_policy" "thresholds" {
+  for_each = local.thresholds
 
   project               = var.project
   display_name          = "${var.name_prefix}${each.key}: ${each.value.title}"
   combiner              = "OR"
+  severity              = each.value.severity
   notification_channels = var.notification_channels
 
   conditions {
@@ -74,7 +185,68 @@ resource "google_monitoring_alert_policy" "alerts" {
   }
 
   documentation {
-    content   = each.value.advice
+    content   = local.runbook[each.key]
+    mime_type = "text/markdown"
+  }
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_monitoring_alert_policy" "queries" {
+  for_each = local.queries
+
+  project               = var.project
+  display_name          = "${var.name_prefix}${each.key}: ${each.value.title}"
+  combiner              = "OR"
+  severity              = each.value.severity
+  notification_channels = var.notification_channels
+
+  conditions {
+    display_name = each.value.title
+
+    condition_prometheus_query_language {
+      query                     = each.value.query
+      duration                  = each.value.lasting
+      evaluation_interval       = "60s"
+      disable_metric_validation = true # a metric that is made in the same apply is not known yet
+    }
+  }
+
+  documentation {
+    content   = local.runbook[each.key]
+    mime_type = "text/markdown"
+  }
+
+  depends_on = [google_project_service.apis]
+}
+
+resource "google_monitoring_alert_policy" "matches" {
+  for_each = local.matches
+
+  project               = var.project
+  display_name          = "${var.name_prefix}${each.key}: ${each.value.title}"
+  combiner              = "OR"
+  severity              = each.value.severity
+  notification_channels = var.notification_channels
+
+  conditions {
+    display_name = each.value.title
+
+    condition_matched_log {
+      filter = each.value.filter
+    }
+  }
+
+  alert_strategy {
+    auto_close = "86400s"
+
+    notification_rate_limit {
+      period = "300s"
+    }
+  }
+
+  documentation {
+    content   = local.runbook[each.key]
     mime_type = "text/markdown"
   }
 

@@ -71,6 +71,12 @@ variable "steps_file" {
   description = "The description of all functions. Default: functions/steps.yaml beside this module, which is also the archive's."
 }
 
+variable "docs_folder" {
+  type        = string
+  default     = null
+  description = "Folder with runbooks/ALERT.md, the text that each alert carries. Default: docs/ beside this module."
+}
+
 variable "runtime" {
   type        = string
   default     = "python312"

@@ -263,7 +263,8 @@ def sinks_bring_node_changes_only(plan: Planned, steps: Steps) -> Iterator[str]:
 
 
 def alerts_watch_every_subscription(plan: Planned, steps: Steps) -> Iterator[str]:
-    filters = [policy["conditions"][0]["condition_threshold"][0]["filter"] for policy in plan.each("monitoring_alert_policy")]
+    conditions = [policy["conditions"][0] for policy in plan.each("monitoring_alert_policy")]
+    filters = [asked["condition_threshold"][0]["filter"] for asked in conditions if asked["condition_threshold"]]
     for metric in ("dead_letter_message_count", "oldest_unacked_message_age"):
         watching = [text for text in filters if f"subscription/{metric}" in text]
         if not watching:
@@ -271,15 +272,16 @@ def alerts_watch_every_subscription(plan: Planned, steps: Steps) -> Iterator[str
         for subscription in plan.each("pubsub_subscription"):
             if watching and not any(f'"{subscription["name"]}"' in text for text in watching):
                 yield f"{metric} of {subscription['name']} is not watched"
-    metrics = {metric["name"]: metric["filter"] for metric in plan.each("logging_metric")}
-    for name, text in metrics.items():
-        if not any(f"/user/{name}" in watched for watched in filters):
-            yield f"nobody watches the metric {name}"
-        for outcome in ("failure", "partial_success", "expired"):
-            if f'"{outcome}"' not in text:
-                yield f"the metric {name} does not count actions that ended in {outcome}"
-    if not metrics:
-        yield "failed actions are not counted"
+    logs = [asked["condition_matched_log"][0]["filter"] for asked in conditions if asked["condition_matched_log"]]
+    ended = [text for text in logs if 'jsonPayload.step="result_rollup"' in text]
+    for outcome in ("failure", "partial_success", "expired", "blocked"):
+        if not any(f'"{outcome}"' in text for text in ended):
+            yield f"no alert on actions that ended in {outcome}"
+    silent = [query["query"] for asked in conditions for query in asked["condition_prometheus_query_language"]]
+    for schedule in steps.schedules.values():
+        readers = {step.name for step in steps.steps.values() if schedule.topic in step.topics}
+        if not any(f'step="{reader}"' in text for text in silent for reader in readers):
+            yield f"nobody notices when the clock of {schedule.topic} falls silent"
 
 
 CHECKS: tuple[Check, ...] = (

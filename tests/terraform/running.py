@@ -108,6 +108,7 @@ def copied(folder: Path) -> Path:
     """A copy of what Terraform reads, to plant mistakes in; its example root."""
     left_out = shutil.ignore_patterns(".terraform", "*.tfstate*", ".terraform.lock.hcl", "*.tfvars", "planned.*")
     shutil.copytree(ROOT / "terraform", folder / "terraform", ignore=left_out)
+    shutil.copytree(ROOT / "docs" / "runbooks", folder / "docs" / "runbooks")
     (folder / "functions").mkdir()
     shutil.copy(ROOT / "functions" / "steps.yaml", folder / "functions" / "steps.yaml")
     (folder / "archive.zip").write_bytes(b"any bytes")

@@ -231,8 +231,13 @@ RESOURCES: dict[str, Fields] = {
         "severity": "string?",
         "notification_channels": TEXTS + "?",
         "user_labels": MAP + "?",
-        "alert_strategy[0..1]": {"auto_close": "string?"},
-        "documentation[0..1]": {"content": "string?", "mime_type": "string?", "subject": "string?"},
+        "alert_strategy[0..1]": {"auto_close": "string?", "notification_rate_limit[0..1]": {"period": "string?"}},
+        "documentation[0..1]": {
+            "content": "string?",
+            "mime_type": "string?",
+            "subject": "string?",
+            "links[0..*]": {"display_name": "string?", "url": "string?"},
+        },
         "conditions[1..*]": {
             "name": "string=",
             "display_name": "string!",
@@ -249,8 +254,19 @@ RESOURCES: dict[str, Fields] = {
                 },
                 "trigger[0..1]": {"count": "number?", "percent": "number?"},
             },
+            "condition_prometheus_query_language[0..1]": {
+                "query": "string!",
+                "duration": "string?",
+                "evaluation_interval": "string?",
+                "labels": MAP + "?",
+                "rule_group": "string?",
+                "alert_rule": "string?",
+                "disable_metric_validation": "bool?",
+            },
+            "condition_matched_log[0..1]": {"filter": "string!", "label_extractors": MAP + "?"},
         },
     },
+    "google_monitoring_dashboard": {"id": "string=", "project": "string?=", "dashboard_json": "string!"},
     "google_secret_manager_secret_iam_member": {**MEMBER, **CONDITION, "project": "string?=", "secret_id": "string!"},
 }
 
