@@ -16,9 +16,9 @@ from shared.domain.documents.reading import Problem as DocumentProblem
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
-from shared.ledger.revisions import EmptyStage, NothingStaged, UnknownCollection, UnknownRevision
+from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.ports import BusError, ClusterError, Refused, StoreError
-from shared.work.intake import Rejected
+from shared.work.intake import REVISION_REJECTED, Rejected
 from shared.world import SettingsError
 
 NEEDS_BODY = (413, 415)
@@ -150,8 +150,11 @@ REJECTIONS = {
     "NoSiteAction": "No site action",
     "UnknownNode": "Invalid target_nodes parameter",
     "ClusterUnknown": "Invalid cluster parameter",
+    REVISION_REJECTED: "Revision rejected",
 }
 """Titles of what intake refuses, in Shipyard's words where it has some."""
+CONFLICTS = (REVISION_REJECTED,)
+"""What intake refuses though nothing is wrong with the request: 409."""
 
 
 NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
@@ -159,6 +162,8 @@ NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
     UnknownRevision: (404, "Revision not found", "UnknownRevision"),
     UnknownFleetCluster: (404, "Cluster not found", "ClusterUnknown"),
     UnknownCollection: (404, "Configdocs not found", "UnknownCollection"),
+    UnknownTag: (404, "Tag not found", "UnknownTag"),
+    TagStays: (409, "Tag stays", "TagStays"),
     EmptyStage: (400, "Validation failed", "EmptyStage"),
     NothingStaged: (409, "No documents to commit", "NothingStaged"),
     WrongState: (409, "Invalid state", "WrongState"),
@@ -173,7 +178,8 @@ def translated(error: Exception) -> ApiError:
             return error
         case Rejected(problems=problems):
             said = [Said(message=problem.message, reason=problem.reason) for problem in problems]
-            return ApiError(400, REJECTIONS.get(problems[0].reason, "Unable to start action"), str(error), said)
+            status = 409 if problems[0].reason in CONFLICTS else 400
+            return ApiError(status, REJECTIONS.get(problems[0].reason, "Unable to start action"), str(error), said)
         case DocumentsRefused(problems=problems):
             return ApiError(400, "Validation failed", f"{len(problems)} problem(s) in the documents", map(said_of, problems))
         case _ if type(error) in NAMED:

@@ -28,6 +28,8 @@ class FleetOverview:
     newest: int
     trouble: str
     """Why the newest revision can't be read; else empty."""
+    rejected: str
+    """Who took the newest revision back, so that nothing releases it; else empty."""
     clusters: list[str]
     out_of_sync: list[OutOfSync]
     running: list[Standing]
@@ -77,6 +79,7 @@ def look(world: World) -> FleetOverview:
         revision=revision,
         newest=number,
         trouble=trouble,
+        rejected=world.revisions.rejection(number) if revision else "",
         clusters=sorted(known),
         out_of_sync=out_of_sync(ended),
         running=[standing for standing in recent if not standing.outcome],

@@ -58,6 +58,12 @@ class RevisionBody(BaseModel):
     """Why it can't be read, where that is so; the rest is empty then."""
 
 
+class RestoredBody(RevisionBody):
+    """A revision that restores an earlier one, and those that were taken back with it."""
+
+    rejected: list[int]
+
+
 class FileBody(BaseModel):
     """One file, as it was sent."""
 
@@ -150,17 +156,31 @@ def diff(path: DiffPath, query: DiffQuery) -> Response:
     return send(compare(path.revision, path.newer, wiring.world(), cluster=query.cluster, collection=query.collection))
 
 
-@routes.post("/revisions/<revision>/restore", responses=answers(201, RevisionBody, 404))
+@routes.post("/revisions/<revision>/restore", responses=answers(201, RestoredBody, 404))
 def restore(path: RevisionPath, query: Why) -> Response:
-    """Commit a revision's collections anew, as the next revision; what is staged stays staged."""
+    """Commit a revision's collections anew, as the next revision; what is staged stays staged.
+
+    The revisions that it replaces are tagged `rejected`: nothing releases one of them until that tag is removed.
+    """
     world = wiring.world()
-    revision, _ = world.revisions.restore(path.revision, who(), world.clock(), message=query.message, source=query.source)
-    return send(RevisionBody.model_validate(_tagged(revision.about, world.revisions)), 201)
+    revision, rejected = world.revisions.restore(path.revision, who(), world.clock(), message=query.message, source=query.source)
+    return send(RestoredBody.model_validate(_tagged(revision.about, world.revisions) | {"rejected": rejected}), 201)
 
 
 @routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 404))
 def set_tag(path: TagPath) -> Response:
-    """Set a tag; `site-action-success` adopts a site that was deployed by other means. Setting it again changes nothing."""
+    """Set a tag; `site-action-success` adopts a site that was deployed by other means, `rejected` keeps the revision from being released.
+
+    Setting it again changes nothing.
+    """
     world = wiring.world()
     world.revisions.tag(path.revision, path.tag, who(), world.clock())
     return send(RevisionBody.model_validate(_tagged(world.revisions.get(path.revision).about, world.revisions)), 201)
+
+
+@routes.delete("/revisions/<revision>/tags/<tag>", responses=answers(200, RevisionBody, 404, 409))
+def remove_tag(path: TagPath) -> Response:
+    """Remove a tag that people set; without `rejected` the revision can be released again. Those of site actions stay (409)."""
+    revisions = wiring.world().revisions
+    revisions.untag(path.revision, path.tag)
+    return send(RevisionBody.model_validate(_tagged(revisions.get(path.revision).about, revisions)))

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from local.cli.inputs import DeclaredSite
 from local.cli.output import Failure
-from local.cli.service import ActionSummary, CommittedDocuments, Listing, Progress, RevisionSummary, StagedFiles
+from local.cli.service import ActionSummary, CommittedDocuments, Listing, Progress, RestoredSummary, RevisionSummary, StagedFiles
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
@@ -29,9 +29,9 @@ from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.site import load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.ledger.actions import UnknownAction, WrongState
-from shared.ledger.revisions import EmptyStage, NothingStaged, UnknownCollection, UnknownRevision
+from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.messages import RelabelRequest
-from shared.work.intake import Refusal, Rejected
+from shared.work.intake import REVISION_REJECTED, Refusal, Rejected
 from shared.work.planning import Declarations
 
 T = TypeVar("T")
@@ -183,6 +183,9 @@ def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
         "UnknownCollection": UnknownCollection(text),
         "UnknownAction": UnknownAction(text),
         "UnknownRevision": UnknownRevision(text),
+        "UnknownTag": UnknownTag(text),
+        "TagStays": TagStays(text),
+        REVISION_REJECTED: Rejected(Refusal(REVISION_REJECTED, text)),
         "WrongState": WrongState(text),
     }
     if reason in known:
@@ -366,9 +369,9 @@ class ServerDocuments:
             raise Failure("NotHullmark", "the server treated the commit as a dry run")
         return self.get(answer.revision).about, [warning.problem() for warning in answer.details.messageList]
 
-    def restore(self, number: int, now: datetime, message: str, source: str) -> RevisionSummary:
+    def restore(self, number: int, now: datetime, message: str, source: str) -> RestoredSummary:
         why = urlencode({"message": message, "source": source})
-        return self._http.call("POST", f"/revisions/{number}/restore?{why}", RevisionSummary)
+        return self._http.call("POST", f"/revisions/{number}/restore?{why}", RestoredSummary)
 
     def list(self, limit: int) -> Listing:
         answer = self._http.get("/revisions", RevisionsAnswer, limit=limit)
@@ -383,6 +386,9 @@ class ServerDocuments:
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
         return self._http.call("POST", f"/revisions/{number}/tags/{quote(tag, safe='')}", RevisionSummary)
+
+    def untag(self, number: int, tag: str) -> RevisionSummary:
+        return self._http.call("DELETE", f"/revisions/{number}/tags/{quote(tag, safe='')}", RevisionSummary)
 
     def declared(self) -> DeclaredSite | None:
         revisions = self.list(1).revisions

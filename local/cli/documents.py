@@ -119,8 +119,15 @@ def commit(dry_run: bool, message: str, source: str, now: datetime, form: str) -
 @record_now_option
 @output_option
 def restore(number: int, message: str, source: str, now: datetime, form: str) -> None:
-    """Roll back: commit an earlier revision's documents as the next revision. What is staged stays staged."""
-    _emit_committed(form, service().documents.restore(number, now, message, source))
+    """Roll back: commit an earlier revision's documents as the next revision. What is staged stays staged.
+
+    The revisions that it replaces are tagged `rejected`: no action releases one until `documents untag N rejected`.
+    """
+    restored = service().documents.restore(number, now, message, source)
+    _emit_committed(form, restored)
+    if restored.rejected:
+        numbers = ", ".join(map(str, restored.rejected))
+        talk().print(f"rejected: {numbers}; no action releases a rejected revision until `hullmark documents untag N rejected`")
 
 
 def _warn(warnings: Iterable[Problem]) -> None:
@@ -226,8 +233,25 @@ def _few(names: Sequence[str], of: int) -> str:
 @record_now_option
 @output_option
 def tag(number: int, tag: str, now: datetime, form: str) -> None:
-    """Tag a revision; `site-action-success` adopts a site that was deployed by other means."""
+    """Tag a revision; `site-action-success` adopts a site that was deployed by other means, `rejected` keeps it from being released."""
+    _emit_tags(form, service().documents.tag(number, _valid(tag), now))
+
+
+@documents.command()
+@click.argument("number", type=int)
+@click.argument("tag")
+@output_option
+def untag(number: int, tag: str, form: str) -> None:
+    """Remove a tag that people set: without `rejected` a revision can be released again. Those of site actions stay."""
+    _emit_tags(form, service().documents.untag(number, _valid(tag)))
+
+
+def _valid(tag: str) -> str:
+    """The tag itself. Raises Failure."""
     if not re.fullmatch(TAG, tag):
         raise Failure("Usage", f"{tag!r} is not a valid tag: letters, digits, ., _ and -, at most 100, a letter or digit first")
-    about = service().documents.tag(number, tag, now)
-    emit(form, {"number": number, "tags": about.tags}, lambda: [f"revision {number}: {', '.join(about.tags)}"])
+    return tag
+
+
+def _emit_tags(form: str, about: RevisionSummary) -> None:
+    emit(form, {"number": about.number, "tags": about.tags}, lambda: [f"revision {about.number}: {', '.join(about.tags)}"])

@@ -17,6 +17,7 @@ from local.cli.service import (
     CommittedDocuments,
     Listing,
     Progress,
+    RestoredSummary,
     RevisionSummary,
     StagedFiles,
 )
@@ -180,9 +181,9 @@ class EmbeddedDocuments:
         revision, warnings = self._revisions.commit(who(), now, message=message, source=source)
         return self._summary(revision.about), warnings
 
-    def restore(self, number: int, now: datetime, message: str, source: str) -> RevisionSummary:
-        revision, _ = self._revisions.restore(number, who(), now, message=message, source=source)
-        return self._summary(revision.about)
+    def restore(self, number: int, now: datetime, message: str, source: str) -> RestoredSummary:
+        revision, rejected = self._revisions.restore(number, who(), now, message=message, source=source)
+        return RestoredSummary(**dict(self._summary(revision.about)), rejected=rejected)
 
     def list(self, limit: int) -> Listing:
         listed = self._revisions.listed(limit)
@@ -198,6 +199,10 @@ class EmbeddedDocuments:
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
         self._revisions.tag(number, tag, who(), now)
+        return self._summary(self._revisions.get(number).about)
+
+    def untag(self, number: int, tag: str) -> RevisionSummary:
+        self._revisions.untag(number, tag)
         return self._summary(self._revisions.get(number).about)
 
     def declared(self) -> Revision | None:

@@ -19,7 +19,7 @@ from rich.text import Text
 from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.ledger.actions import UnknownAction, WrongState
-from shared.ledger.revisions import EmptyStage, NothingStaged, UnknownCollection, UnknownRevision
+from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.ports import BusError, ClusterError, StoreError
 from shared.work.intake import Rejected
 from shared.world import SettingsError
@@ -102,7 +102,18 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "")
     return table
 
 
-_PLAIN = (StoreError, SettingsError, BusError, WrongState, UnknownRevision, UnknownCollection, EmptyStage, NothingStaged)
+_PLAIN = (
+    StoreError,
+    SettingsError,
+    BusError,
+    WrongState,
+    UnknownRevision,
+    UnknownCollection,
+    UnknownTag,
+    TagStays,
+    EmptyStage,
+    NothingStaged,
+)
 """Errors whose name is the reason, and whose text says it all."""
 
 

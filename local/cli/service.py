@@ -129,6 +129,12 @@ class RevisionSummary(BaseModel):
         return moment.isoformat()
 
 
+class RestoredSummary(RevisionSummary):
+    """A revision that restores an earlier one, and the numbers of those that were rejected with it."""
+
+    rejected: list[int] = []
+
+
 @dataclass(frozen=True)
 class CommittedDocuments:
     """One revision with its documents, as they were staged."""
@@ -178,7 +184,7 @@ class Documents(Protocol):
         """Make the next revision; it and its warnings. Raises NothingStaged and DocumentsRefused."""
         ...
 
-    def restore(self, number: int, now: datetime, message: str, source: str) -> RevisionSummary:
+    def restore(self, number: int, now: datetime, message: str, source: str) -> RestoredSummary:
         """Commit a revision's collections anew, as the next one. Raises UnknownRevision."""
         ...
 
@@ -196,6 +202,10 @@ class Documents(Protocol):
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
         """Set a tag. Raises UnknownRevision."""
+        ...
+
+    def untag(self, number: int, tag: str) -> RevisionSummary:
+        """Remove a tag. Raises UnknownRevision, UnknownTag and TagStays."""
         ...
 
     def declared(self) -> Declarations | None:

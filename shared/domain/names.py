@@ -68,10 +68,12 @@ OVER_HTTP = tuple(kind.name for kind in ACTIONS if kind.http)
 COMMITTED: Final = "committed"
 SITE_ACTION_SUCCESS: Final = "site-action-success"
 SITE_ACTION_FAILURE: Final = "site-action-failure"
+REJECTED: Final = "rejected"
 SITE_TAGS = (SITE_ACTION_SUCCESS, SITE_ACTION_FAILURE)
 TAGS = {
     COMMITTED: "Every revision has it.",
     SITE_ACTION_SUCCESS: "An `update_site` of this revision succeeded. Set by hand, it adopts a site that was deployed by other means.",
     SITE_ACTION_FAILURE: "An `update_site` of this revision did not succeed.",
+    REJECTED: "It was taken back, by `documents restore` of an earlier one or by hand. Nothing releases it until this is removed.",
 }
 """Tags that Hullmark sets on revisions; people may set others. Some nodes can be relabelled once any revision has a site tag."""

@@ -33,7 +33,7 @@ from ulid import ULID
 from shared.domain.actions import Record
 from shared.domain.documents.access import Access, Outdated, kept
 from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
-from shared.domain.names import COMMITTED
+from shared.domain.names import COMMITTED, REJECTED, SITE_TAGS
 from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
 from shared.ports import ObjectStore, StoreError
 
@@ -55,6 +55,8 @@ TAG = COLLECTION
 DEFAULT_COLLECTION = "default"
 HEADS = "heads/"
 CLEARED = "staged-cleared/"
+MOST_REJECTED = 20
+"""The most revisions that one restore rejects, the newest of those that it replaces: each is a write, and who asks waits."""
 HEADS_KEPT = 3
 """Hints that stay, so that one that is lost costs nothing."""
 
@@ -69,6 +71,14 @@ class UnknownRevision(Exception):
 
 class UnknownCollection(Exception):
     """There is no collection of that name, neither committed nor staged."""
+
+
+class UnknownTag(Exception):
+    """The revision does not carry that tag."""
+
+
+class TagStays(Exception):
+    """What Hullmark records with this tag can't be taken back by removing it."""
 
 
 class EmptyStage(Exception):
@@ -356,8 +366,9 @@ class Revisions:
                 return self.get(proposal.number), proposal.site.warnings
             lost = proposal
 
-    def restore(self, number: int, by: str, now: datetime, *, message: str = "", source: str = "") -> tuple[Revision, list[Problem]]:
-        """Commit the collections of a revision anew, as the next one; what is staged stays staged.
+    def restore(self, number: int, by: str, now: datetime, *, message: str = "", source: str = "") -> tuple[Revision, list[int]]:
+        """Commit the collections of a revision anew, as the next one; what is staged stays staged. The new revision, and the numbers of
+        those that it takes back: they are rejected, so that no action that was accepted for one, or asked for anew, releases it.
 
         They are judged as unchanged: what was accepted then is acceptable now. Raises UnknownRevision.
         """
@@ -366,7 +377,18 @@ class Revisions:
         while True:
             proposal = self._proposal(self._base(), {}, keys, previous=wanted, now=now)
             if self._made(proposal, by, now, message or f"restores revision {number}", source):
-                return self.get(proposal.number), proposal.site.warnings
+                return self.get(proposal.number), self._reject_between(wanted, proposal.number, by, now)
+
+    def _reject_between(self, wanted: Committed, restored: int, by: str, now: datetime) -> list[int]:
+        """Reject what was committed after a revision and before the one that restores it, except where it held the same documents."""
+        replaced = [
+            about.number
+            for about, _ in self.listed(MOST_REJECTED, before=restored)
+            if about.number > wanted.number and about.digest != wanted.digest
+        ]
+        for number in replaced:
+            self._set_tag(number, REJECTED, by, now)
+        return replaced
 
     def _proposal(
         self, base: Committed | None, staged: dict[str, str], keys: Mapping[str, str], *, previous: Committed | None, now: datetime
@@ -502,7 +524,33 @@ class Revisions:
     def tag(self, number: int, tag: str, by: str, now: datetime) -> None:
         """Set a tag; setting it again changes nothing. Raises UnknownRevision."""
         self.get(number)
+        self._set_tag(number, tag, by, now)
+
+    def _set_tag(self, number: int, tag: str, by: str, now: datetime) -> None:
         self._store.create(_tag_key(tag, number), _json({"by": by, "at": now.isoformat()}))
+
+    def untag(self, number: int, tag: str) -> None:
+        """Remove a tag that a person may set. Those of site actions stay: they say what happened, and which revision a cluster from before
+        releases holds. Raises UnknownRevision, UnknownTag and TagStays.
+        """
+        if tag in (COMMITTED, *SITE_TAGS):
+            raise TagStays(f"{tag} says what happened to revision {number} and can't be removed; tags that people set can")
+        tags = self.tags(self.get(number).number)
+        if tag not in tags:
+            raise UnknownTag(f"revision {number} has no tag {tag}; it has: {', '.join(tags)}")
+        self._store.delete(_tag_key(tag, number))
+
+    def rejection(self, number: int) -> str:
+        """Who took the revision back and when, and how to lift that; empty for one that nobody took back."""
+        body = self._store.get(_tag_key(REJECTED, number))
+        if body is None:
+            return ""
+        try:
+            said = read_as(_tag_key(REJECTED, number), body, json.loads)
+            who = f"by {said['by']} at {said['at'][:19]}"
+        except (RecordUnreadable, KeyError, TypeError):
+            who = "by somebody (the tag can't be read)"
+        return f"revision {number} was rejected {who}: `hullmark documents untag {number} {REJECTED}` lifts that"
 
     def tagged(self, tag: str) -> list[int]:
         """The revisions that carry a tag."""

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from shared.domain.actions import ActionRequest
-from shared.domain.names import SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
+from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
 from shared.ledger.actions import deadline
+from shared.ledger.revisions import Revision
 from shared.messages import RelabelRequest
 from shared.ports import Refused
 from shared.work.planning import Declarations, Observed, unknown_nodes
@@ -27,6 +28,10 @@ class Refusal:
 NO_REVISION = Refusal("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`")
 
 
+REVISION_REJECTED = "RevisionRejected"
+"""The revision was taken back, and nobody has lifted that."""
+
+
 class Rejected(Exception):
     """The request is refused as a whole and nothing is recorded; every problem is in it."""
 
@@ -41,6 +46,12 @@ def refuse_unknown(names: Sequence[str], declared: Declarations, cluster: Observ
     where = f"neither in {documents} nor in cluster {cluster_name}"
     if unknown := unknown_nodes(names, declared, cluster):
         raise Rejected(*(Refusal("UnknownNode", f"unknown node {name}: {where}") for name in unknown))
+
+
+def refuse_rejected(revision: Revision, request: RelabelRequest, world: World) -> None:
+    """Raises Rejected for a revision that somebody took back. A sweep releases nothing: it repairs to what was released already."""
+    if request.name != DRIFT_SWEEP and (why := world.revisions.rejection(revision.number)):
+        raise Rejected(Refusal(REVISION_REJECTED, why))
 
 
 def accept(
@@ -66,6 +77,7 @@ def accept(
     revision = world.releases.look().committed
     if revision is None:
         raise Rejected(NO_REVISION)
+    refuse_rejected(revision, request, world)
     if not request.whole_site and not world.revisions.any_tagged(SITE_TAGS):
         how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
         raise Rejected(Refusal("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))

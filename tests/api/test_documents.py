@@ -193,3 +193,21 @@ def test_where_the_cluster_does_not_answer_the_documents_are_compared(door: Fron
     door.unreachable(Unavailable("no answer"))
     found = door.get("/v1.0/revisions/1/diff/2").json
     assert (found["unseen"], found["labels"]["rack"]["changed"]) == ({"default": "no answer"}, 1)
+
+
+def test_a_rejected_revision_is_refused_until_that_is_lifted(fleet: FrontDoor) -> None:
+    fleet.declares({"n1": {"rack": "r9"}})
+    restored = fleet.post("/v1.0/revisions/1/restore")
+    assert (restored.json["number"], restored.json["rejected"]) == (3, [2])
+    fleet.post("/v1.0/revisions/3/tags/rejected", environ_overrides={"REMOTE_USER": "ada"})
+    refused = fleet.create("update_site")
+    assert (refused.status_code, refused.json["message"], reasons(refused)) == (409, "Revision rejected", ["RevisionRejected"])
+    assert "rejected</span> revision 3 was rejected by ada" in fleet.get("/").text
+
+    lifted = fleet.ask("DELETE", "/v1.0/revisions/3/tags/rejected")
+    assert (lifted.status_code, lifted.json["tags"]) == (200, ["committed"])
+    assert fleet.create("update_site").status_code == 201
+    assert fleet.ask("DELETE", "/v1.0/revisions/3/tags/rejected").status_code == 404
+    stays = fleet.ask("DELETE", "/v1.0/revisions/2/tags/site-action-success")
+    assert (stays.status_code, reasons(stays)) == (409, ["TagStays"])
+    assert fleet.ask("DELETE", "/v1.0/revisions/9/tags/reviewed").status_code == 404

@@ -158,6 +158,14 @@ RESTORED = [
     ("documents", "restore", "2", "-m", "back", "-o", "json"),
     ("documents", "restore", "1"),
     *both("documents", "list"),
+    *both("documents", "untag", "3", "rejected"),
+    *both("documents", "untag", "1", "site-action-failure"),
+    ("documents", "untag", "4", "rejected"),
+    ("documents", "tag", "5", "rejected"),
+    *both("relabel", "--all"),
+    *both("relabel", "gpu01"),
+    *both("documents", "untag", "5", "re/viewed"),
+    ("documents", "untag", "5", "rejected"),
     *both("documents", "diff", "3", "4"),
 ]
 STEERED = [

@@ -318,7 +318,8 @@ def test_a_restored_revision_holds_the_old_documents_and_leaves_what_is_staged_s
     revisions.commit("eve", START)
     revisions.stage("d", [source("b.yaml", a_node_policy("n4", rack="r1"))], "eve", START)
 
-    revision, _ = revisions.restore(1, "adam", START)
+    revision, rejected = revisions.restore(1, "adam", START)
+    assert rejected == [2]
 
     about = revision.about
     assert (about.number, about.by, about.message, about.digest) == (3, "adam", "restores revision 1", revisions.get(1).about.digest)

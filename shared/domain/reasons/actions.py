@@ -7,7 +7,15 @@ from shared.domain.reasons.reason import Group, Reason
 REQUESTS = Group(
     title="Requests",
     said_by="the API (`details.messageList[].reason`), the command line, the notice `request.refused`",
-    modules=("functions/api/", "functions/relabel_request/", "shared/work/intake.py", "shared/world.py", "shared/ports.py", "local/"),
+    modules=(
+        "functions/api/",
+        "functions/relabel_request/",
+        "shared/work/intake.py",
+        "shared/work/comparison.py",
+        "shared/world.py",
+        "shared/ports.py",
+        "local/",
+    ),
     reasons={
         "Malformed": Reason(
             "the message is not a valid request: not JSON, or a field is unknown or wrong", "correct it and publish it again"
@@ -28,6 +36,12 @@ REQUESTS = Group(
         "UnsupportedAction": Reason("no such action can be requested", "see [actions.md](actions.md)"),
         "UnknownAction": Reason("there is no action with this id", "`hullmark actions list` shows the existing ones"),
         "UnknownRevision": Reason("there is no revision with this number", "`hullmark documents list` shows the existing ones"),
+        "UnknownTag": Reason("the revision does not carry this tag", "`hullmark documents list` shows those it has"),
+        "TagStays": Reason("what Hullmark recorded with this tag happened, so the tag can't be removed"),
+        "RevisionRejected": Reason(
+            "the revision was taken back, and nothing releases it until a person lifts that",
+            "relabel with a newer revision; or `hullmark documents untag N rejected`, then ask again",
+        ),
         "NothingStaged": Reason("no collection differs from the newest revision, so there is nothing to commit", "stage documents first"),
         "WrongState": Reason("the action can't do that in its current state", "check it: `hullmark actions show ID`"),
         "InvalidLabel": Reason("Kubernetes would refuse the key or the value", "correct it as the message says"),
