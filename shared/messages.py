@@ -146,6 +146,8 @@ class RelabelRequest(Ask, Message):
     requested_by: str = UNKNOWN
     """Who asks, by the publisher's word; `as_claimed` says so."""
     retry_of: ActionId | None = None
+    revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = None
+    """The revision to bring; where none is named, the newest when the request is accepted."""
 
     @field_validator("target_nodes", mode="before")
     @classmethod
@@ -191,6 +193,8 @@ class NodeApply(Message):
     part: PartNumber = 0
     cluster: str = "default"
     revision: RevisionNumber
+    release: int = Field(default=0, ge=0)
+    """The number of the cluster's release that every node's set is of; 0 where that has to be looked up for each."""
     nodes: list[NodeTask]
 
     def identity(self) -> str:
@@ -204,6 +208,8 @@ class PartResult(Message):
     action: ActionId | None = None
     part: PartNumber = 0
     revision: RevisionNumber = 0
+    release: int = 0
+    """The number of the cluster's newest release when the part was done."""
     outcomes: list[Outcome] = []
 
     def identity(self) -> str:

@@ -19,7 +19,7 @@ from shared.domain.documents.access import ENTRY, KUBECONFIGS, SIMULATED, Access
 from shared.domain.nodes import owner_error
 from shared.ledger.acceptances import Acceptances
 from shared.ledger.actions import Actions
-from shared.ledger.releases import NewestCommitted, Releases
+from shared.ledger.releases import Releases
 from shared.ledger.revisions import Revision, Revisions
 from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused, in_time
 
@@ -225,8 +225,12 @@ class World:
 
     @functools.cached_property
     def releases(self) -> Releases:
-        """Which revision holds for which node."""
-        return NewestCommitted(self.revisions)
+        """What is released to which node."""
+        return Releases(self.store, self.revisions, self.has_ended, self.monotonic)
+
+    def has_ended(self, action: str) -> bool:
+        """Whether an action has ended and nothing more happens to it: what it released is released for good."""
+        return self.actions.announced(action)
 
     def cluster(self, name: str, revision: Declaring | None) -> Cluster:
         """The cluster that a message names: a Cluster document of the revision, or `default` from the settings.

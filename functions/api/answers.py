@@ -157,6 +157,10 @@ CONFLICTS = (REVISION_REJECTED,)
 """What intake refuses though nothing is wrong with the request: 409."""
 
 
+CONFLICTS = frozenset({"NewerReleased"})
+"""What intake refuses because of the state that things are in, not because of what was asked."""
+
+
 NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
     UnknownAction: (404, "Action not found", "UnknownAction"),
     UnknownRevision: (404, "Revision not found", "UnknownRevision"),

@@ -8,6 +8,7 @@ from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from functions.api.answers import ApiError, Said, Status, answers, send, success
+from functions.api.identity import who
 from shared import wiring
 from shared.domain.keys import SUBDOMAIN
 from shared.domain.labels.policies import DeclaredLabels, declare, diff
@@ -93,6 +94,7 @@ class _At:
         in_force = world.releases.look()
         self.cluster_name = cluster or world.default_cluster(in_force.committed)
         self.cluster: Cluster = world.cluster(self.cluster_name, in_force.committed)
+        self.mark = in_force.mark(self.cluster_name, name)
         self.revision: Revision | None = in_force.revision_for(self.cluster_name, name)
         self.name = name
         self.node = self.read()
@@ -144,7 +146,9 @@ def show_labels(path: NodePath, query: NodeQuery) -> Response:
 def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     """Replace the labels that Hullmark owns on the node, at once, until the next relabel restores the documents' labels.
 
-    Labels of other owners stay unless named here. A node that already matches is not written.
+    They are recorded as the node's release, then written: events and sweeps keep them. Where the cluster refuses them, the record is taken
+    back; where it does not answer, the next sweep writes them. Labels of other owners stay unless named here. A node that already matches
+    is not written.
     """
     world = wiring.world()
     labels, problems = asked_for(body.model_dump())
@@ -153,7 +157,13 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     if problems:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=problem, reason="InvalidLabel") for problem in problems])
     difference = diff(DeclaredLabels(labels, {}), at.node, owner=at.cluster.owner)
-    after = _apply(at, labels, force=query.force) if difference.write else at.node
+    override = _record(at, labels, world)
+    try:
+        after = _apply(at, labels, force=query.force) if difference.write else at.node
+    except ApiError as refused:
+        if override and refused.status < 500:
+            world.releases.drop_override(at.cluster_name, path.node, override, who(), world.clock())
+        raise
     declared = at.declared(labels)
     said = success(_difference(declared), "Update node labels", 200, _warned(declared))
     changes = Changes(set=dict(difference.set), remove=list(difference.remove))
@@ -161,6 +171,13 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
         **dict(said), node=path.node, cluster=at.cluster_name, changes=changes, labels=dict(after.labels), documents=declared
     )
     return send(answer)
+
+
+def _record(at: _At, labels: dict[str, str], world: World) -> str:
+    """Keep the labels as the node's release; the override's id, or nothing where they are its release already."""
+    if at.mark.override and world.releases.override_of(at.mark).labels == labels:
+        return ""
+    return world.releases.override(at.cluster_name, at.name, labels, who(), world.clock())
 
 
 def _apply(at: _At, labels: dict[str, str], *, force: bool) -> Node:

@@ -17,6 +17,7 @@ from shared.domain.labels.comparison import RevisionDiff
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import TAG, Committed, Revisions
 from shared.work.comparison import compare
+from shared.work.releasing import tag
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
 
@@ -174,7 +175,7 @@ def set_tag(path: TagPath) -> Response:
     Setting it again changes nothing.
     """
     world = wiring.world()
-    world.revisions.tag(path.revision, path.tag, who(), world.clock())
+    tag(path.revision, path.tag, who(), world, world.clock())
     return send(RevisionBody.model_validate(_tagged(world.revisions.get(path.revision).about, world.revisions)), 201)
 
 

@@ -99,17 +99,17 @@ def revision_of(design_ref: str, revisions: Revisions) -> Revision:
     return revisions.get(number)
 
 
-@routes.post("/tasks", responses=answers(201, Task, body=True))
+@routes.post("/tasks", responses=answers(201, Task, 409, body=True))
 def create_task(body: CreateTask) -> Response:
-    """Start a task. What is applied is the newest revision, also where design_ref names an older one: an old one never comes back."""
+    """Start a task for the revision that design_ref means. One that is older than what is released to a node of it is refused (409)."""
     world = wiring.world()
     if body.action not in NAMED_NODES:
         cause = f"unsupported action {body.action}: there are {', '.join(NAMED_NODES)}"
         raise ApiError(400, "Unsupported action", cause, [Said(message=cause, reason="UnsupportedAction")])
-    revision_of(body.design_ref, world.revisions)
+    revision = revision_of(body.design_ref, world.revisions).number
     chosen = body.node_filter.model_dump(exclude_none=True) if body.node_filter else None
     kept = {"design_ref": body.design_ref, "node_filter": chosen}
-    accepted = start(body.action, {"node_filter": chosen or EVERY_NODE}, world, kept=kept)
+    accepted = start(body.action, {"node_filter": chosen or EVERY_NODE, "revision": revision}, world, kept=kept)
     answer = task_of(Standing(accepted, None, None, "Pending"), []).model_copy(update={"status": "requested", "node_filter": chosen})
     return send(answer, 201, {"Location": f"{request.script_root}/v1.0/tasks/{accepted.id}"})
 

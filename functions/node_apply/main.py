@@ -15,12 +15,13 @@ from cloudevents.http import CloudEvent
 from functions.node_apply.asking import apply_all
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
-from shared.domain.outcomes import Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
+from shared.domain.labels.releases import Mark
+from shared.domain.outcomes import RELEASED_SINCE, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
-from shared.ledger.revisions import Revision, UnknownRevision, revision_key
+from shared.ledger.revisions import UnknownRevision
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult, TryAgain
-from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, StoreError, Unavailable
+from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
 from shared.work.control import parked
 from shared.world import World
 
@@ -49,7 +50,7 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
     """
     left = world.time_left()
     if task.action and world.actions.stopped(task.action):
-        return _publish(task, task.revision, [node.settled or _stopped(node) for node in task.nodes], world)
+        return _publish(task, [node.settled or _stopped(node) for node in task.nodes], world)
     if parked(task, world):
         return "parked"
     if task.action and any(node.settled for node in task.nodes) and world.actions.outcome(task.action):
@@ -58,14 +59,13 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
     while True:
         try:
             task = as_released(task, world)
-            cluster = world.cluster(task.cluster, world.revisions.get(task.revision) if task.revision else None)
-        except UnknownRevision:
+            cluster = world.cluster(task.cluster, world.releases.look().committed)
+        except UnknownRevision as unknown:
             if not last:  # the store may only be late
                 raise
-            missing = RecordUnreadable(revision_key(task.revision), "it is missing")
-            return _publish(task, task.revision, [lost_record(node.name, str(missing)) for node in task.nodes], world)
-        except RecordUnreadable as torn:  # an older revision never takes the place of one that can't be read
-            return _publish(task, task.revision, [lost_record(node.name, str(torn)) for node in task.nodes], world)
+            return _publish(task, [lost_record(node.name, str(unknown)) for node in task.nodes], world)
+        except RecordUnreadable as torn:  # an older release never takes the place of one that can't be read
+            return _publish(task, [lost_record(node.name, str(torn)) for node in task.nodes], world)
         outcomes = apply_all(task.nodes, cluster, left, bring_in_sync)
         if further := _further(task, outcomes):
             world.bus.publish(NodeApply.TOPIC, [further.outgoing()])
@@ -74,8 +74,10 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
         if unreachable and not last:
             raise TryAgain(f"{len(unreachable)} of {len(outcomes)} nodes: {unreachable[0].message}")
         # What was released since may have been applied by others before our writes came and undid it: look once more.
-        if task.revision == _number(world.releases.look().holding(task.cluster)):
-            return _publish(task, task.revision, outcomes, world)
+        done = _with_outcomes(task, outcomes)
+        task = as_released(done, world)
+        if task is done:
+            return _publish(task, _taken_back_or(outcomes, task, world), world)
 
 
 def _further(task: NodeApply, outcomes: list[Outcome]) -> NodeApply | None:
@@ -91,23 +93,44 @@ def _stopped(task: NodeTask) -> Outcome:
 
 
 def as_released(task: NodeApply, world: World) -> NodeApply:
-    """The part as the revision that holds now declares it: an old message never brings an old declaration back. One of revision 0, from
-    an event before the first commit, is no exception: it declares nothing, and would take away what was declared since.
+    """The part as its nodes are released now: an old message never brings an old declaration back, and none brings what nobody released.
+    The task itself where every node's set is of the node's release.
     """
-    holding = world.releases.look().holding(task.cluster)
-    if task.revision == _number(holding):
+    in_force = world.releases.look()
+    released = in_force.state(task.cluster)
+    if task.release and task.release == released.k:
         return task
-    if holding is None or holding.number < task.revision:
-        world.revisions.get(task.revision)  # an older one may hold because somebody says so, not because the newer one is lost
-    if holding is None:
-        raise StoreError(f"the part was made from revision {task.revision}, and no revision holds")
-    from shared.work.planning import renew  # a rare path: the policies' models need not be imported for the others
+    if task.release > released.k:
+        raise RecordUnreadable(f"releases/{task.cluster}/{task.release:06}.json", "it is missing")
+    marks = {node.name: released.mark(node.name) for node in task.nodes}
+    outdated = [node for node in task.nodes if not _made_from(node, task).same(marks[node.name])]
+    for node in outdated:
+        if (made := _made_from(node, task)).revision > marks[node.name].revision:
+            world.revisions.get(made.revision)  # an older one may be released because somebody says so, not because the newer one is lost
+    if not outdated:
+        return task
+    from shared.work.planning import renewed  # a rare path: the policies' models need not be imported for the others
 
-    return task.model_copy(update={"revision": holding.number, "nodes": renew(task, holding, world)})
+    anew = renewed([node.name for node in outdated], task.cluster, world, in_force)
+    nodes = [anew.get(node.name, node) for node in task.nodes]
+    return task.model_copy(update={"nodes": nodes, "release": 0})
 
 
-def _number(revision: Revision | None) -> int:
-    return revision.number if revision else 0
+def _made_from(node: NodeTask, task: NodeApply) -> Mark:
+    return Mark(task.revision if node.revision is None else node.revision, node.override)
+
+
+def _with_outcomes(task: NodeApply, outcomes: list[Outcome]) -> NodeApply:
+    nodes = [node.model_copy(update={"settled": outcome}) for node, outcome in zip(task.nodes, outcomes, strict=True)]
+    return task.model_copy(update={"nodes": nodes})
+
+
+def _taken_back_or(outcomes: list[Outcome], task: NodeApply, world: World) -> list[Outcome]:
+    """The outcomes; where the action was stopped, what it brought was taken back from the nodes that have another release now."""
+    back = {node.name for node in task.nodes if node.reason == RELEASED_SINCE}
+    if not back or not task.action or not world.actions.stopped(task.action):
+        return outcomes
+    return [_stopped(node) if node.name in back else outcome for node, outcome in zip(task.nodes, outcomes, strict=True)]
 
 
 def bring_in_sync(task: NodeTask, cluster: Cluster) -> Outcome:
@@ -184,7 +207,7 @@ def _after_writing(task: NodeTask, applied: Applied, removed: dict[str, Before])
     remove = sorted({*planned.remove, *removed})
     done = Changes(set=set_, remove=remove, from_=removed | planned.taken([*set_, *remove]))
     if not applied.conflict:
-        return _outcome(task, "changed", "Drift" if task.note else "", task.note, changes=done)
+        return _outcome(task, "changed", task.reason or ("Drift" if task.note else ""), task.note, changes=done)
     kind: OutcomeKind = "changed" if done.set or done.remove else "skipped"
     return _outcome(task, kind, "Conflict", "; ".join(filter(None, (applied.conflict, task.note))), changes=done)
 
@@ -195,7 +218,7 @@ def _outcome(
     return Outcome(subject=task.name, outcome=kind, reason=reason, message=message, retryable=retryable, changes=changes)
 
 
-def _publish(task: NodeApply, revision: int, outcomes: list[Outcome], world: World) -> str:
-    result = PartResult(action=task.action, part=task.part, revision=revision, outcomes=outcomes)
+def _publish(task: NodeApply, outcomes: list[Outcome], world: World) -> str:
+    result = PartResult(action=task.action, part=task.part, revision=task.revision, release=task.release, outcomes=outcomes)
     world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(sorted({outcome.outcome for outcome in outcomes}))

@@ -14,10 +14,9 @@ from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
 from shared.domain.documents.access import Access
-from shared.domain.labels.aliases import in_force as pairs_in_force
 from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, read_event
-from shared.domain.labels.planning import Rules, Settled, Write, plan_node, subject
-from shared.domain.labels.policies import UNKNOWN_MANAGER, Policies
+from shared.domain.labels.planning import Settled, Write, plan_node
+from shared.domain.labels.policies import UNKNOWN_MANAGER
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
 from shared.ledger.records import RecordUnreadable
@@ -25,13 +24,17 @@ from shared.ledger.repairs import Repairs
 from shared.ledger.revisions import Revision
 from shared.messages import Delivery, NodeApply, Notice
 from shared.ports import Refused
+from shared.work.planning import ByRelease
 from shared.world import World
+
+TRUSTED_SECONDS = 1.0
+"""How long what is released in a cluster is taken as it was read: node_apply looks again before it writes."""
 
 
 @functions_framework.cloud_event
 def node_event(event: CloudEvent) -> None:
     """Entry point: decode, hand over. An event that does not concern us, or can't be read, is logged and ends here,
-    and so is one that comes while the newest revision can't be read: events are hints, and the sweep repairs what they miss.
+    and so is one that comes while what is released can't be read: events are hints, and the sweep repairs what they miss.
     """
     delivery = Delivery.from_event(event)
     with telemetry.handling("node_event", delivery) as line:
@@ -62,25 +65,22 @@ def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored:
     """Compare the node with what is declared for it, and ask for a write where they differ; a word for the log."""
     if change.kind == "deleted":
         return "deleted"
-    in_force = world.releases.look()
+    in_force = world.releases.look(TRUSTED_SECONDS)
     name = cluster_of(change, world, in_force.committed)
     if isinstance(name, Ignored):
         return name
-    cluster = world.cluster(name, in_force.committed)
-    node = change.node() or cluster.node(change.name)
+    basis = ByRelease(name, world, in_force)
+    node = change.node() or basis.cluster.node(change.name)
     if node is None:
         return "gone"
-    revision = in_force.revision_for(name, node.name)
-    policies = revision.policies if revision else Policies()
-    design, number = (revision.node(node.name), revision.number) if revision else (None, 0)
-    rules = Rules(policies, name, pairs_in_force(policies.alias_pairs, world.server_version(name, cluster)), cluster.owner)
-    match plan_node(subject(node.name, design, node, rules), rules):
+    ground = basis.ground(node.name)
+    match plan_node(ground.subject(node.name, node), ground.rules):
         case Settled(outcome=outcome):
             if outcome.outcome == "failed":
-                tell(world, f"{name}/{node.name}/{number}", name, node, outcome.message, now)
+                tell(world, f"{name}/{node.name}/{ground.rules.revision}", name, node, outcome.message, now)
             return outcome.outcome
         case Write() as write:
-            return repair(write, node, name, number, change, world, now)
+            return repair(write, node, name, basis.released.k, change, world, now)
 
 
 def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> str | Ignored:
@@ -102,7 +102,7 @@ def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> s
     return Ignored("ClusterUnknown", f"no Cluster document is named {name!r}, and it is not the default cluster")
 
 
-def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeChange, world: World, now: datetime) -> str:
+def repair(write: Write, node: Node, cluster: str, release: int, change: NodeChange, world: World, now: datetime) -> str:
     """Publish the write, unless others keep undoing ours: then the node waits, and one notice names who else writes."""
     if write.contested or change.kind == "changed":
         repairs = Repairs(world.store, cluster, node.name, write)
@@ -112,7 +112,7 @@ def repair(write: Write, node: Node, cluster: str, revision: int, change: NodeCh
             text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must yield."
             tell(world, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)
             return "fought over"
-    task = NodeApply(cluster=cluster, revision=revision, nodes=[write.task])
+    task = NodeApply(cluster=cluster, revision=write.task.revision or 0, release=release, nodes=[write.task])
     world.bus.publish(NodeApply.TOPIC, [task.outgoing()])
     return "repair"
 

@@ -25,6 +25,7 @@ from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice
 from shared.ports import ClusterError, StoreError
 from shared.work.intake import Refusal, Rejected, accept
 from shared.work.planning import Planned, plan_request
+from shared.work.releasing import release
 from shared.world import World
 
 
@@ -78,7 +79,8 @@ def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, 
     else:
         plan = plan or make_plan(accepted, planned, now)
     plan = world.actions.settle_plan(action, plan)
-    return send(accepted, plan, {task.name: task for task in planned.tasks}, world)
+    newest = release(accepted, plan, planned.release, world, now)
+    return send(accepted, plan, {task.name: task for task in planned.tasks}, world, newest)
 
 
 def fan_out(request: RelabelRequest, action: str, world: World) -> str:
@@ -97,7 +99,8 @@ def fan_out(request: RelabelRequest, action: str, world: World) -> str:
 
 def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
     """Cut what must be written into parts. A dry run writes nothing: what would change is settled as such."""
-    plan = Plan(revision=planned.revision, planned_at=now, parts=[], unchanged=planned.unchanged, settled=planned.settled)
+    about = {"revision": planned.revision, "release": planned.release, "planned_at": now}
+    plan = Plan(**about, parts=[], unchanged=planned.unchanged, settled=planned.settled)
     if request.dry_run:
         return plan.model_copy(update={"settled": [*planned.settled, *planned.preview], "message": "dry run: nothing was written"})
     return plan.model_copy(update={"parts": split([task.name for task in planned.tasks])})
@@ -112,8 +115,10 @@ def unplanned(request: ActionRequest, error: ClusterError | StoreError, now: dat
     return Plan(revision=request.revision, planned_at=now, parts=[], settled=failed, reason=error.reason, message=str(error))
 
 
-def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: World) -> str:
-    """Publish every part that has no result yet, or an empty result that lets the action end where every part has one."""
+def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: World, newest: int) -> str:
+    """Publish every part that has no result yet, or an empty result that lets the action end where every part has one. `newest`: the number
+    of the release that every set is of; 0 where node_apply has to look that up.
+    """
     done = world.actions.recorded(request.id)
     messages = [
         NodeApply(
@@ -121,6 +126,7 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: 
             part=number,
             cluster=request.cluster,
             revision=plan.revision,
+            release=newest,
             nodes=[tasks[name] for name in names],
         ).outgoing()
         for number, names in enumerate(plan.parts, 1)

@@ -24,6 +24,7 @@ from shared.ledger.actions import NeverPlanned, finished_notice
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import UnknownRevision
 from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
+from shared.work.releasing import take_back_at_end
 from shared.world import World
 
 SOURCE = "CloudPubSubDeadLetterSourceSubscription"
@@ -112,15 +113,20 @@ def tell_failures(result: PartResult, message: str, world: World, now: datetime)
 
 
 def announce(action: str, outcome: ActionOutcome, world: World) -> None:
-    """Tag the revision of a site action and publish the notice. Repeated until it is known to be out; readers drop repeats by id."""
+    """Take back what it did not bring, tag the revision of a site action, publish the notice. Repeated until all that is known to be done;
+    readers drop repeats by id.
+    """
     request = None if world.actions.announced(action) else world.actions.shown(action)
+    taken_back = True
     if request:
+        taken_back = take_back_at_end(request, outcome, world, outcome.finished_at)
         if request.name == UPDATE_SITE and not request.dry_run and outcome.revision:
             tag(request, outcome, world)
         world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
-    world.actions.mark_announced(action)
-    if request and quiet_sweep(request, outcome):
-        world.actions.keep_newest_quiet(request)
+    if taken_back:
+        world.actions.mark_announced(action)
+        if request and quiet_sweep(request, outcome):
+            world.actions.keep_newest_quiet(request)
 
 
 def tag(request: ActionRequest, outcome: ActionOutcome, world: World) -> None:

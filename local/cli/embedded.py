@@ -32,6 +32,7 @@ from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
 from shared.messages import RelabelRequest
+from shared.work import releasing
 from shared.work.comparison import compare
 from shared.work.control import retried
 from shared.work.planning import Declarations
@@ -198,7 +199,7 @@ class EmbeddedDocuments:
         return compare(older, newer, self._world, cluster=cluster, collection=collection)
 
     def tag(self, number: int, tag: str, now: datetime) -> RevisionSummary:
-        self._revisions.tag(number, tag, who(), now)
+        releasing.tag(number, tag, who(), self._world, now)
         return self._summary(self._revisions.get(number).about)
 
     def untag(self, number: int, tag: str) -> RevisionSummary:

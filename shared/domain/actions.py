@@ -74,6 +74,8 @@ class Plan(Record):
     """`plan.json`: the subjects of each part (part 1 first) and what planning settled without a message."""
 
     revision: int
+    release: int = 0
+    """The number of the cluster's newest release when it was planned; what the action itself released has a higher one."""
     planned_at: datetime
     parts: list[list[str]]
     unchanged: list[str] = []

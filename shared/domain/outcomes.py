@@ -10,7 +10,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from shared.domain.keys import node_name
 
 ConflictPolicy = Literal["force", "skip", "fail"]
-OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped"]
+OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped", "waiting"]
+
+RELEASED_SINCE = "ReleasedSince"
+"""The reason of what was brought to another release than its message was made for."""
 
 
 class Before(BaseModel):
@@ -74,6 +77,12 @@ class NodeTask(BaseModel):
     changes: Changes | None = None
     note: str = ""
     """Whose values the write replaces, for the outcome's message."""
+    reason: str = ""
+    """Why it is written, for the outcome, where that is not drift."""
+    revision: int | None = None
+    """The revision that the set is of; None in messages of an earlier version, where the message's counts."""
+    override: str = ""
+    """The override that the set is of, in place of the revision's."""
     settled: Outcome | None = None
     """Decided when it was planned again (its policies contradict each other, say), or done by an earlier message: told, not applied."""
 

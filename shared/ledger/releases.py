@@ -1,64 +1,392 @@
-"""Which revision holds for which node.
+"""What is released to which node, as it is kept: one chain for each cluster, each object the whole state, the newest counts.
 
-A commit is a proposal; what brings a revision to nodes is a release. Access to clusters, maintenance and versions are in force with the
-commit itself. Until releases are kept, the newest committed revision holds everywhere: `NewestCommitted` is the one place that says so.
+releases/<cluster>/<k>.json            the state after act k; k has no gaps
+releases/<cluster>/names/<ulid>.json   a share of its `names`, where there are more than NAMES_INLINE, by a hash of the name
+releases/<cluster>/under/<ulid>.json   what is under an unfinished site action, where another unfinished one was taken out from under it
+release-heads/<cluster>/<k>            a hint that act k happened: where to begin to look for the newest
+overrides/<ulid>.json                  labels that a person put on one node in place of the documents'
+upgrades/releases                      releases are kept from here on; what counted as released to everybody until then
+
+To change a state: read k, decide, create k+1; who loses that reads and decides anew. Nothing of it is ever removed but hints. A head that
+can't be read stops its cluster: the state before it is never used in its place.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+import contextlib
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+from zlib import crc32
 
+import msgspec
+from ulid import ULID
+
+from shared.domain.actions import Record
+from shared.domain.labels.releases import (
+    UNBOUND,
+    Act,
+    Bounds,
+    Cause,
+    Ended,
+    Entry,
+    Mark,
+    State,
+    overridden,
+    taken_back,
+    to_all,
+    to_names,
+    without_override,
+)
+from shared.domain.names import SITE_TAGS
+from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
 from shared.ledger.revisions import Revision, Revisions
+from shared.ports import ObjectStore, StoreError
+
+NAMES_INLINE = 1000
+"""Names that stand in the state itself. Of more, shares of about so many are kept, and an act writes those that it changes."""
+SHARES_KEPT = 256
+"""Shares that a process remembers: about 20 MB."""
+HINTS = 3
+"""Hints that stay, so that one that is lost costs nothing."""
+BEGAN = "upgrades/releases"
+
+T = TypeVar("T")
+Names = dict[str, Entry]
+Decide = Callable[[State, int], State]
+"""(state, number of the act) → the state after it; the same state where the act changes nothing."""
 
 
-class InForce(Protocol):
-    """What held at the moment of one look. It stays as it was, so that one piece of work goes by one state."""
+class Newest(NamedTuple):
+    """The number of a cluster's newest act, and whether it was made just now."""
+
+    k: int
+    made: bool
+
+
+class Override(Record):
+    """The whole set that a person wants Hullmark to own on one node."""
+
+    cluster: str
+    node: str
+    labels: dict[str, str]
+    by: str
+    at: datetime
+
+
+class Began(Record):
+    """`upgrades/releases`: the revision that counted as everybody's release when releases began to be kept; None in a new store."""
+
+    base: int | None = None
+
+
+class Released:
+    """A cluster's state as it was read."""
+
+    def __init__(self, k: int, state: State, share: Callable[[str], Names]) -> None:
+        self.k = k
+        """The number of its newest act; 0 before the first."""
+        self._state = state
+        self._share = share
 
     @property
+    def base(self) -> int:
+        """The revision of every node that has nothing of its own; 0 where there is none."""
+        return self._state.base or 0
+
+    @property
+    def base_k(self) -> int:
+        """The number of the act that brought the base."""
+        return self._state.base_k
+
+    @property
+    def about(self) -> State:
+        """The state as its object has it: by whom, when, why. `names` may be elsewhere."""
+        return self._state
+
+    @property
+    def shards(self) -> list[str]:
+        """The ids of the shares that hold the names; empty where they stand in the state."""
+        return self._state.shards
+
+    def mark(self, node: str) -> Mark:
+        """A node's release. Raises RecordUnreadable."""
+        return self._state.mark_of(self._names_near(node).get(node))
+
+    def names(self) -> Names:
+        """What single nodes have of their own. Raises RecordUnreadable."""
+        if not self.shards:
+            return self._state.names
+        return {name: entry for shard in self.shards for name, entry in self._share(shard).items()}
+
+    def share(self, number: int) -> Names:
+        """One share of the names. Raises RecordUnreadable."""
+        return self._share(self.shards[number])
+
+    def whole(self) -> State:
+        """The state with all its names. Raises RecordUnreadable."""
+        return msgspec.structs.replace(self._state, names=self.names(), shards=[]) if self.shards else self._state
+
+    def _names_near(self, node: str) -> Names:
+        return self._share(self.shards[_share_of(node, len(self.shards))]) if self.shards else self._state.names
+
+
+class InForce:
+    """What held at the moment of one look. It stays as it was, so that one piece of work goes by one state."""
+
+    def __init__(self, releases: Releases, revisions: Revisions, trusted: float) -> None:
+        self._releases = releases
+        self._revisions = revisions
+        self._trusted = trusted
+        self._states: dict[str, Released] = {}
+
+    @functools.cached_property
     def committed(self) -> Revision | None:
         """The newest commit, None before the first: clusters' access, maintenance and versions go by it."""
-        ...
-
-    def holding(self, cluster: str) -> Revision | None:
-        """The revision that holds for a cluster as a whole: its pods' policies, its sweeps. None: none does."""
-        ...
-
-    def revision_for(self, cluster: str, node: str) -> Revision | None:
-        """The revision that holds for one node; None: the documents have no say about it yet."""
-        ...
-
-
-class Releases(Protocol):
-    """The port that everybody asks who brings labels to nodes."""
-
-    def look(self) -> InForce:
-        """What holds now. One look costs one short listing. Raises StoreError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """The newest committed revision holds for every node of every cluster."""
-
-    committed: Revision | None
-
-    def holding(self, cluster: str) -> Revision | None:
-        """See InForce."""
-        return self.committed
-
-    def revision_for(self, cluster: str, node: str) -> Revision | None:
-        """See InForce."""
-        return self.committed
-
-
-class NewestCommitted:
-    """Releases where every commit is released to everybody at once."""
-
-    def __init__(self, revisions: Revisions) -> None:
-        self._revisions = revisions
-
-    def look(self) -> InForce:
-        """See Releases."""
         number = self._revisions.newest()
-        return Newest(self._revisions.get(number) if number else None)
+        return self._revisions.get(number) if number else None
+
+    def state(self, cluster: str) -> Released:
+        """What is released in a cluster. Raises RecordUnreadable."""
+        if cluster not in self._states:
+            self._states[cluster] = self._releases.head(cluster, self._trusted)
+        return self._states[cluster]
+
+    def mark(self, cluster: str, node: str) -> Mark:
+        """One node's release."""
+        return self.state(cluster).mark(node)
+
+    def holding(self, cluster: str) -> Revision | None:
+        """The revision that holds for a cluster as a whole: for its pods' policies, for nodes that nobody has seen yet. None: none does."""
+        base = self.state(cluster).base
+        return self._revisions.get(base) if base else None
+
+    def revision_for(self, cluster: str, node: str) -> Revision | None:
+        """The revision that is released to one node; None: the documents have no say about it yet."""
+        mark = self.mark(cluster, node)
+        return self._revisions.get(mark.revision) if mark.revision else None
+
+
+class Releases:
+    """The chains of one store."""
+
+    def __init__(
+        self, store: ObjectStore, revisions: Revisions, ended: Ended = lambda action: True, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._revisions = revisions
+        self._ended = ended
+        self._monotonic = monotonic
+        self._heads: dict[str, tuple[float, Released]] = {}
+        self._share = functools.lru_cache(SHARES_KEPT)(self._read_share)
+
+    # reading
+
+    def look(self, trusted: float = 0) -> InForce:
+        """What holds now; a state that was read less than `trusted` seconds ago is taken as it was. What is asked of it costs one read
+        of an object that is not there, or, the first time in a process, one short listing.
+        """
+        return InForce(self, self._revisions, trusted)
+
+    def head(self, cluster: str, trusted: float = 0) -> Released:
+        """A cluster's newest state. Raises RecordUnreadable."""
+        read_at, known = self._heads.get(cluster, (0.0, None))
+        if known and trusted and self._monotonic() - read_at < trusted:
+            return known
+        now = self._monotonic()
+        head = self._newest(cluster, known if known and known.k else None)
+        self._heads[cluster] = now, head
+        return head
+
+    def _newest(self, cluster: str, known: Released | None) -> Released:
+        k = known.k if known else self._hinted(cluster)
+        body = None
+        for number in itertools.count(k + 1):
+            newer = self._store.get(_key(cluster, number))
+            if newer is None:
+                break
+            k, body = number, newer
+        if known and body is None:
+            return known
+        if k == 0:
+            return Released(0, self._before(), self._share)
+        return self._read(cluster, k, body)
+
+    def _hinted(self, cluster: str) -> int:
+        """The number of an act that happened, at or before the newest. A hint that is lost costs a longer listing."""
+        hinted = max(numbered(self._store.keys(f"release-heads/{cluster}/")), default=0)
+        if hinted or self._store.get(_key(cluster, 1)) is None:
+            return hinted
+        return max(numbered(key for key in self._store.keys(f"releases/{cluster}/") if key.count("/") == 2), default=0)
+
+    def _read(self, cluster: str, k: int, body: bytes | None = None) -> Released:
+        return Released(k, self._state(_key(cluster, k), body), self._share)
+
+    def _state(self, key: str, body: bytes | None = None) -> State:
+        body = body if body is not None else self._store.get(key)
+        if body is None:
+            raise RecordUnreadable(key, "it is missing")
+        return read_as(key, body, lambda text: msgspec.json.decode(text, type=State))
+
+    def _whole(self, key: str) -> State:
+        return Released(0, self._state(key), self._share).whole() if key else State()
+
+    def _read_share(self, key: str) -> Names:
+        body = self._store.get(key)
+        if body is None:
+            raise RecordUnreadable(key, "it is missing")
+        return read_as(key, body, lambda text: msgspec.json.decode(text, type=Names))
+
+    def _before(self) -> State:
+        """The state of a cluster that has none: in a store from before releases, the newest site action's revision is everybody's."""
+        began = read_record(self._store, BEGAN, Began)
+        base = began.base if began else self._tagged()
+        return State(base=base) if base else State()
+
+    def _tagged(self) -> int | None:
+        return max((number for tag in SITE_TAGS for number in self._revisions.tagged(tag)), default=None)
+
+    def override_of(self, mark: Mark) -> Override:
+        """The override that a mark names. Raises RecordUnreadable."""
+        key = f"overrides/{mark.override}.json"
+        found = read_record(self._store, key, Override)
+        if found is None:
+            raise RecordUnreadable(key, "it is missing")
+        return found
+
+    def find(self, cluster: str, action: str, since: int) -> Act | None:
+        """An action's release, among the acts after `since`; None where it has released nothing. Raises RecordUnreadable."""
+        return self._found(cluster, action, since, self.head(cluster).k)
+
+    def _found(self, cluster: str, action: str, since: int, newest: int) -> Act | None:
+        for k in range(since + 1, newest + 1):
+            cause = self._read(cluster, k).about.cause
+            if (cause.kind, cause.action) == ("action", action):
+                return Act(k, cause.revision, action)
+        return None
+
+    # releasing
+
+    def to_all(self, cluster: str, action: str, revision: int, *, since: int, by: str, at: datetime, bounds: Bounds = UNBOUND) -> Newest:
+        """Release a revision to every node of a cluster. `since`: as `find` takes it."""
+
+        ended = functools.cache(self._ended)
+
+        def decide(state: State, k: int) -> State:
+            return to_all(state, Act(k, revision, action), ended, under=_key(cluster, k - 1) if k > 1 else "", bounds=bounds)
+
+        return self._change(cluster, decide, Cause("action", action, revision), by, at, since=since)
+
+    def to_names(self, cluster: str, action: str, revision: int, names: Collection[str], *, since: int, by: str, at: datetime) -> Newest:
+        """Release a revision to these nodes. `since`: as `find` takes it."""
+
+        ended = functools.cache(self._ended)
+
+        def decide(state: State, k: int) -> State:
+            return to_names(state, Act(k, revision, action), names, ended)
+
+        return self._change(cluster, decide, Cause("action", action, revision), by, at, since=since)
+
+    def take_back(self, cluster: str, action: str, done: Collection[str], *, since: int, by: str, at: datetime) -> None:
+        """Take an action's release back from the nodes that have no outcome of it. Those in `done` have one."""
+        act = self.find(cluster, action, since)
+        if act is None:
+            return
+        cause = Cause("taken back", action, act.revision)
+        self._change(cluster, lambda state, _: self._taken_back(cluster, state, act, done), cause, by, at)
+
+    def _taken_back(self, cluster: str, state: State, act: Act, done: Collection[str]) -> State:
+        """The action's release may be the base, or a node's, or under another site action that has not ended."""
+        beneath = self._whole(state.under) if state.base_k >= act.k else None
+        if state.base_k > act.k and beneath is not None and not self._ended(state.base_action):
+            left = self._taken_back(cluster, beneath, act, done)
+            if left != beneath:
+                key = f"releases/{cluster}/under/{ULID()}.json"
+                self._store.create(key, msgspec.json.encode(self._kept(cluster, left, None)))
+                state = msgspec.structs.replace(state, under=key)
+        return taken_back(state, act, done, beneath)
+
+    def override(self, cluster: str, node: str, labels: Mapping[str, str], by: str, at: datetime) -> str:
+        """Put labels on a node in place of the documents', until its next release; the override's id."""
+        override = str(ULID())
+        kept = Override(cluster=cluster, node=node, labels=dict(labels), by=by, at=at)
+        self._store.create(f"overrides/{override}.json", kept.to_bytes())
+        self._change(
+            cluster, lambda state, k: overridden(state, k, node, override, self._ended), Cause("override", override, node=node), by, at
+        )
+        return override
+
+    def drop_override(self, cluster: str, node: str, override: str, by: str, at: datetime) -> None:
+        """Take an override back that the cluster would not have."""
+        cause = Cause("override taken back", override, node=node)
+        self._change(cluster, lambda state, _: without_override(state, node, override), cause, by, at)
+
+    def adopt(self, cluster: str, revision: int, by: str, at: datetime) -> None:
+        """Take a revision as released to a cluster that has no release: it was deployed by other means."""
+
+        def decide(state: State, k: int) -> State:
+            return state if state.base else msgspec.structs.replace(state, base=revision, base_k=k)
+
+        self._change(cluster, decide, Cause("adopted", revision=revision), by, at)
+
+    def begin(self, cluster: str, at: datetime) -> Released:
+        """The newest state; in a store from before releases, what counts as released is written down first."""
+        head = self.head(cluster)
+        if head.k == 0:
+            self._store.create(BEGAN, Began(base=head.base or None).to_bytes())
+            if before := self._before().base:
+                self._append(cluster, 1, State(base=before, at=at), head)
+                head = self.head(cluster)
+        return head
+
+    def _change(self, cluster: str, decide: Decide, cause: Cause, by: str, at: datetime, since: int | None = None) -> Newest:
+        """Read, decide, and create the next act, unless nothing changes, or an act after `since` has this cause already."""
+        while True:
+            head = self.begin(cluster, at)
+            if since is not None and self._found(cluster, cause.action, since, head.k):
+                return Newest(head.k, made=False)
+            state = head.whole()
+            changed = decide(state, head.k + 1)
+            if changed == state:
+                return Newest(head.k, made=False)
+            if self._append(cluster, head.k + 1, msgspec.structs.replace(changed, cause=cause, by=by, at=at), head):
+                return Newest(head.k + 1, made=True)
+
+    def _append(self, cluster: str, k: int, state: State, before: Released) -> bool:
+        made = self._store.create(_key(cluster, k), msgspec.json.encode(self._kept(cluster, state, before)))
+        self._heads[cluster] = -math.inf, before  # nobody trusts what is not the newest any more
+        if made:
+            with contextlib.suppress(StoreError):  # it happened, whether this succeeds or not
+                self._store.create(f"release-heads/{cluster}/{k:06}", b"")
+                self._store.delete(f"release-heads/{cluster}/{k - HINTS:06}")
+        return made
+
+    def _kept(self, cluster: str, state: State, before: Released | None) -> State:
+        """The state as its object has it: many names are kept beside it, and of those only what changed is written."""
+        if len(state.names) <= NAMES_INLINE:
+            return msgspec.structs.replace(state, shards=[])
+        count = 1 << ((len(state.names) - 1) // NAMES_INLINE).bit_length()
+        shares: list[Names] = [{} for _ in range(count)]
+        for name, entry in state.names.items():
+            shares[_share_of(name, count)][name] = entry
+        there = before if before and len(before.shards) == count else None
+        known = [there.shards[number] if there and there.share(number) == share else "" for number, share in enumerate(shares)]
+        keys = [key or self._write_share(cluster, share) for key, share in zip(known, shares, strict=True)]
+        return msgspec.structs.replace(state, names={}, shards=keys)
+
+    def _write_share(self, cluster: str, share: Names) -> str:
+        key = f"releases/{cluster}/names/{ULID()}.json"
+        self._store.create(key, msgspec.json.encode(share))
+        return key
+
+
+def _key(cluster: str, k: int) -> str:
+    return f"releases/{cluster}/{k:06}.json"
+
+
+def _share_of(name: str, count: int) -> int:
+    return crc32(name.encode()) % count

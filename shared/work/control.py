@@ -4,6 +4,7 @@ anew.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 
 from ulid import ULID
@@ -14,6 +15,7 @@ from shared.domain.names import UPDATE_LABELS, UPDATE_VERSIONS
 from shared.ledger.actions import NeverPlanned, WrongState
 from shared.ledger.records import RecordUnreadable, numbered, read_as
 from shared.messages import Malformed, NodeApply, Outgoing, PartResult, RelabelRequest, VersionUpdate
+from shared.work.releasing import releases, take_back
 from shared.world import World
 
 NOTHING = Accepting()
@@ -30,6 +32,8 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
             raise
     if verb == "pause":
         return
+    if verb == "stop":
+        _take_back(action, world, now)
     going_on: dict[str, list[Outgoing]] = {}
     for key, body in world.actions.parked(action).items():
         message = _parked_message(action, key, body, world)
@@ -38,6 +42,14 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
         going_on = {PartResult.TOPIC: [PartResult(action=action).outgoing()]}
     for topic, messages in going_on.items():
         world.bus.publish(topic, messages)
+
+
+def _take_back(action: str, world: World, now: datetime) -> None:
+    """What is stopped is no longer released to the nodes that it has not reached. What can't be read waits for the action's end."""
+    with contextlib.suppress(RecordUnreadable):
+        request, plan = world.actions.request(action), world.actions.plan(action)
+        if plan and releases(request):
+            take_back(request, plan, world.actions.part_outcomes(action, plan).values(), world, now)
 
 
 def _left_parked(action: str, world: World) -> bool:
@@ -92,9 +104,8 @@ def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> 
         raise WrongState(f"action {action} can't be retried: it is {world.actions.lifecycle(action)}")
     if asked.name == UPDATE_VERSIONS:
         raise WrongState(f"action {action} can't be retried: the next version check takes up what it left")
-    again = RelabelRequest.again(asked).model_copy(
-        update={"action": str(ULID()), "requested_by": by, "retry_of": action, **accept.accepting()}
-    )
+    anew = {"action": str(ULID()), "requested_by": by, "retry_of": action, "revision": asked.revision}
+    again = RelabelRequest.again(asked).model_copy(update=anew | accept.accepting())
     if ended.unsuccessful:
         return again.model_copy(update={"name": UPDATE_LABELS, "target_nodes": ended.unsuccessful, "node_filter": None})
     if ended.result == "success" or ended.counts:

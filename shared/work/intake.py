@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from shared.domain.actions import ActionRequest
+from shared.domain.labels.releases import Mark
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
 from shared.ledger.actions import deadline
-from shared.ledger.revisions import Revision
+from shared.ledger.releases import Released
+from shared.ledger.revisions import Revision, UnknownRevision
 from shared.messages import RelabelRequest
 from shared.ports import Refused
 from shared.work.planning import Declarations, Observed, unknown_nodes
@@ -54,6 +56,25 @@ def refuse_rejected(revision: Revision, request: RelabelRequest, world: World) -
         raise Rejected(Refusal(REVISION_REJECTED, why))
 
 
+def _asked_for(request: RelabelRequest, committed: Revision, world: World) -> Revision:
+    """The revision that a request is for: the one that it names (a retry, a design_ref), else the newest. Raises Rejected."""
+    if request.revision is None:
+        return committed
+    try:
+        return world.revisions.get(request.revision)
+    except UnknownRevision as unknown:
+        raise Rejected(Refusal("UnknownRevision", str(unknown))) from unknown
+
+
+def refuse_older(request: RelabelRequest, revision: int, released: Released) -> None:
+    """Raises Rejected where a request names a revision that is older than what is released to its nodes: no request takes that back."""
+    marks = {name: released.mark(name) for name in request.target_nodes} if request.target_nodes else {"the cluster": Mark(released.base)}
+    if newer := [f"{name} (revision {mark.revision})" for name, mark in sorted(marks.items()) if mark.revision > revision]:
+        some = ", ".join(newer[:5]) + (f" and {len(newer) - 5} more" if len(newer) > 5 else "")
+        way = f"`hullmark documents restore {revision}` commits revision {revision} anew, and that can be released"
+        raise Rejected(Refusal("NewerReleased", f"revision {revision} is older than what is released to {some}: {way}"))
+
+
 def accept(
     request: RelabelRequest,
     action: str,
@@ -74,21 +95,25 @@ def accept(
     known = world.actions.find(action)
     if known:
         return known
-    revision = world.releases.look().committed
-    if revision is None:
+    in_force = world.releases.look()
+    committed = in_force.committed
+    if committed is None:
         raise Rejected(NO_REVISION)
+    revision = _asked_for(request, committed, world)
     refuse_rejected(revision, request, world)
     if not request.whole_site and not world.revisions.any_tagged(SITE_TAGS):
         how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
         raise Rejected(Refusal("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
     try:
-        cluster = request.cluster or world.default_cluster(revision)
-        access = world.cluster(cluster, revision)
+        cluster = request.cluster or world.default_cluster(committed)
+        access = world.cluster(cluster, committed)
     except Refused as refused:
         raise Rejected(Refusal(refused.reason, str(refused))) from refused
     if reach:
         access.server_version()
     refuse_unknown(request.target_nodes or (), revision, access, cluster)
+    if revision.number < committed.number:
+        refuse_older(request, revision.number, in_force.state(cluster))
     return world.actions.accept(
         ActionRequest(
             **request.asked() | {"cluster": cluster},

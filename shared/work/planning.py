@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from shared.domain.actions import ActionRequest
+from shared.domain.actions import ActionRequest, lost_record
 from shared.domain.documents.access import Access, Outdated
 from shared.domain.documents.design import DesignNode
 from shared.domain.keys import is_subdomain
 from shared.domain.labels.aliases import in_force
 from shared.domain.labels.planning import Rules, Settled, Subject, Write, plan_again, plan_node, subject
-from shared.domain.labels.policies import Policies
+from shared.domain.labels.policies import DeclaredLabels, Policies
+from shared.domain.labels.releases import Mark
 from shared.domain.labels.selection import Selection, matcher
+from shared.domain.names import DRIFT_SWEEP
 from shared.domain.nodes import Node, Owner
-from shared.domain.outcomes import NodeTask, Outcome
-from shared.ledger.revisions import Revision
-from shared.messages import NodeApply
-from shared.ports import StoreError
+from shared.domain.outcomes import RELEASED_SINCE, NodeTask, Outcome
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.releases import InForce
+from shared.ports import Cluster
 from shared.world import World
 
 T = TypeVar("T")
@@ -72,11 +75,18 @@ class Planned:
     """What a request comes to: tasks to send, and what is settled without a message."""
 
     revision: int
+    release: int = 0
+    """The number of the cluster's newest release that it was planned by."""
     tasks: list[NodeTask] = field(default_factory=list)
     preview: list[Outcome] = field(default_factory=list)
     """What a dry run answers for the tasks."""
     unchanged: list[str] = field(default_factory=list)
     settled: list[Outcome] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """Every node that is meant."""
+        return [*(task.name for task in self.tasks), *self.unchanged, *(outcome.subject for outcome in self.settled)]
 
     def add(self, name: str, decided: Settled | Write) -> None:
         """Sort one node's decision in."""
@@ -88,6 +98,20 @@ class Planned:
                 self.unchanged.append(name)
             case Settled(outcome=outcome):
                 self.settled.append(outcome)
+
+
+class Basis(Protocol):
+    """By what the nodes of one cluster are planned: one set of documents, or each by its release."""
+
+    @property
+    def cluster(self) -> Observed: ...
+    def ground(self, node: str) -> Ground:
+        """What one node is planned by. Raises RecordUnreadable."""
+        ...
+
+    def main(self) -> Ground:
+        """What the nodes are planned by that have nothing of their own. Raises RecordUnreadable."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,30 +128,112 @@ class Ground:
         """The ground in one cluster, whose version is asked for where none is given."""
         version = server_version or cluster.server_version()
         policies = declared.policies
-        return cls(declared, Rules(policies, name, in_force(policies.alias_pairs, version), cluster.owner), cluster, version)
+        pairs = in_force(policies.alias_pairs, version)
+        return cls(declared, Rules(policies, name, pairs, cluster.owner, declared.number or 0), cluster, version)
+
+    def ground(self, node: str) -> Ground:
+        """The same for every node."""
+        return self
+
+    def main(self) -> Ground:
+        """Itself."""
+        return self
+
+    def subject(self, name: str, live: Node | None) -> Subject:
+        """One node of it."""
+        return subject(name, self.declared.node(name), live, self.rules)
+
+
+class Nothing:
+    """Declarations where nothing is released."""
+
+    number = None
+    policies = Policies()
+    clusters: Mapping[str, Access | Outdated] = {}
+
+    def node(self, name: str) -> DesignNode | None:
+        """None."""
+        return None
+
+    def nodes(self) -> Iterator[DesignNode]:
+        """None."""
+        return iter(())
+
+
+class ByRelease:
+    """Each node is planned by what is released to it; with `asked`, by that revision where it is not older than the node's."""
+
+    def __init__(self, name: str, world: World, in_force: InForce, *, asked: int = 0, asks_version: bool = False) -> None:
+        """`asks_version`: ask for the cluster's version, in place of the one that is known since some minutes."""
+        self.released = in_force.state(name)
+        self.cluster: Cluster = world.cluster(name, in_force.committed)
+        self._name, self._world, self._asked = name, world, asked
+        self._version = functools.cache(self.cluster.server_version if asks_version else lambda: world.server_version(name, self.cluster))
+        self._grounds: dict[Mark, Ground | RecordUnreadable] = {}
+
+    @property
+    def revision(self) -> int:
+        """The revision of the nodes that have nothing of their own; 0 where there is none."""
+        return max(self._asked, self.released.base)
+
+    def mark(self, node: str) -> Mark:
+        """What one node is planned by."""
+        mark = self.released.mark(node)
+        return Mark(self._asked) if self._asked and mark.revision <= self._asked else mark
+
+    def ground(self, node: str) -> Ground:
+        """See Basis."""
+        return self.of(self.mark(node))
+
+    def main(self) -> Ground:
+        """See Basis."""
+        return self.of(Mark(self.revision))
+
+    def of(self, mark: Mark) -> Ground:
+        """What a mark means. Raises RecordUnreadable, again and again where a record can't be read."""
+        key = Mark(mark.revision, mark.override)
+        if key not in self._grounds:
+            try:
+                self._grounds[key] = self._made(key)
+            except RecordUnreadable as torn:
+                self._grounds[key] = torn
+        found = self._grounds[key]
+        if isinstance(found, RecordUnreadable):
+            raise found
+        return found
+
+    def _made(self, mark: Mark) -> Ground:
+        declared = self._world.revisions.get(mark.revision) if mark.revision else Nothing()
+        ground = Ground.of(self._name, self.cluster, declared, self._version())
+        if mark.override:
+            override = self._world.releases.override_of(mark)
+            source = f"an override by {override.by}"
+            instead = DeclaredLabels(override.labels, dict.fromkeys(override.labels, source))
+            return replace(ground, rules=replace(ground.rules, override=mark.override, instead=instead))
+        return ground if mark.released else replace(ground, rules=replace(ground.rules, unreleased=True))
 
 
 def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | None = None) -> Planned:
-    """Plan an accepted request by the revision that holds for its cluster (never older than the one it was accepted for).
+    """Plan an accepted request: a sweep brings each node to its release, any other action to the revision that it was accepted for, or to
+    the node's release where that is newer.
 
     `only`: the nodes that an earlier delivery sent out in parts; each gets a task again, in sync by now or not.
     """
-    revision = world.releases.look().holding(request.cluster)
-    if revision is None:
-        raise StoreError(f"action {request.id} was accepted for revision {request.revision}, and the store has none")
-    ground = Ground.of(request.cluster, world.cluster(request.cluster, revision), revision)
+    asked = 0 if request.name == DRIFT_SWEEP else request.revision
+    basis = ByRelease(request.cluster, world, world.releases.look(), asked=asked, asks_version=True)
+    planned = Planned(basis.revision, basis.released.k)
     if only is not None:
-        return Planned(revision.number, tasks=tasks_for(only, ground))
-    planned = Planned(revision.number)
-    for name, decided in decisions(request, ground):
+        planned.tasks = tasks_for(only, basis)
+        return planned
+    for name, decided in decisions(request, basis):
         planned.add(name, decided)
     return planned
 
 
-def decisions(selection: Selection, ground: Ground) -> Iterator[tuple[str, Settled | Write]]:
+def decisions(selection: Selection, basis: Basis) -> Iterator[tuple[str, Settled | Write]]:
     """Decide every node that is meant, in order of names. Writes nothing: a plan is shown, or sent out, by whoever asks."""
-    for node in _meant(selection, ground):
-        yield node.name, plan_node(node, ground.rules)
+    for name, node, rules in _meant(selection, basis):
+        yield name, plan_node(node, rules) if not isinstance(node, RecordUnreadable) else Settled(lost_record(name, str(node)))
 
 
 def unknown_nodes(names: Iterable[str], declared: Declarations, cluster: Observed) -> list[str]:
@@ -137,29 +243,63 @@ def unknown_nodes(names: Iterable[str], declared: Declarations, cluster: Observe
     return [name for name in unnamed if name not in live]
 
 
-def renew(task: NodeApply, revision: Revision, world: World) -> list[NodeTask]:
-    """The part's nodes as this revision declares them, in sync already or not."""
-    ground = Ground.of(task.cluster, world.cluster(task.cluster, revision), revision)
-    return tasks_for([node.name for node in task.nodes], ground)
-
-
-def tasks_for(names: Sequence[str], ground: Ground) -> list[NodeTask]:
+def tasks_for(names: Sequence[str], basis: Basis) -> list[NodeTask]:
     """A task for each of these nodes, whether it is in sync already or not."""
-    live = live_nodes(names, ground.cluster)
-    return [plan_again(subject(name, ground.declared.node(name), live.get(name), ground.rules), ground.rules) for name in names]
+    live = live_nodes(names, basis.cluster)
+    return [_again(name, live.get(name), basis) for name in names]
 
 
-def _meant(selection: Selection, ground: Ground) -> Iterator[Subject]:
-    """Every node that is meant, in order of names: with its design, as the cluster shows it, and what it should carry."""
-    declared, rules = ground.declared, ground.rules
+def _again(name: str, live: Node | None, basis: Basis) -> NodeTask:
+    try:
+        ground = basis.ground(name)
+        return plan_again(ground.subject(name, live), ground.rules)
+    except RecordUnreadable as torn:
+        return NodeTask(name=name, settled=lost_record(name, str(torn)))
+
+
+def renewed(names: Sequence[str], cluster: str, world: World, in_force: InForce) -> dict[str, NodeTask]:
+    """Nodes of a part as they are released now, which is not as the part has them."""
+    basis = ByRelease(cluster, world, in_force)
+    return {task.name: _renewed(task, basis.mark(task.name)) for task in tasks_for(names, basis)}
+
+
+def _renewed(task: NodeTask, mark: Mark) -> NodeTask:
+    if not mark.released and task.aliases is None:
+        waits = "what was released to it was taken back, and nothing else is released: nothing is written"
+        return task.model_copy(update={"settled": Outcome(subject=task.name, outcome="waiting", reason="NotReleased", message=waits)})
+    what = "an override" if mark.override else f"revision {mark.revision}" if mark.revision else "nothing"
+    return task.model_copy(update={"reason": RELEASED_SINCE, "note": f"{what} is released to it since, and was applied instead"})
+
+
+def _meant(selection: Selection, basis: Basis) -> Iterator[tuple[str, Subject | RecordUnreadable, Rules]]:
+    """Every node that is meant, in order of names: with its design, as the cluster shows it, and what it should carry. A node whose own
+    release can't be read is meant by every filter.
+    """
+    main = basis.main()
     if selection.target_nodes is not None:
-        live = live_nodes(selection.target_nodes, ground.cluster)
+        live = live_nodes(selection.target_nodes, basis.cluster)
         for name in sorted(selection.target_nodes):
-            yield subject(name, declared.node(name), live.get(name), rules)
+            yield name, *_subject(name, live.get(name), basis, main)
         return
-    live = {node.name: node for node in ground.cluster.nodes()}
-    subjects = (subject(*pair, rules) for pair in everything(declared.nodes(), live, rules.policies, rules.cluster))
-    yield from filter(matcher(selection.node_filter), subjects)
+    selected = matcher(selection.node_filter)
+    live = {node.name: node for node in basis.cluster.nodes()}
+    for name, design, node in everything(main.declared.nodes(), live, main.rules.policies, main.rules.cluster):
+        found, rules = _subject(name, node, basis, main, (design,))
+        if isinstance(found, RecordUnreadable) or selected(found):
+            yield name, found, rules
+
+
+def _subject(
+    name: str, live: Node | None, basis: Basis, main: Ground, in_main: tuple[DesignNode | None] | None = None
+) -> tuple[Subject | RecordUnreadable, Rules]:
+    """A node and the rules that it goes by. `in_main`: its design in the main documents, where it is at hand."""
+    try:
+        ground = basis.ground(name)
+        if ground is main and in_main:
+            return subject(name, in_main[0], live, main.rules), main.rules
+        return ground.subject(name, live), ground.rules
+    except RecordUnreadable as torn:
+        return torn, main.rules
 
 
 def everything(

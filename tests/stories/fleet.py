@@ -47,11 +47,20 @@ class Fleet:
         revision, _ = self.world.revisions.commit("an operator", self.now)
         if adopted:
             self.world.revisions.tag(revision.number, "site-action-success", "an operator", self.now)
+            self.releases(revision.number)
         return revision.number
 
-    def declares(self, labels: Mapping[str, Mapping[str, str]], **spec: Any) -> int:
+    def releases(self, revision: int, *names: str) -> None:
+        """Release a revision to these nodes, none named means all, without an action that brings it there."""
+        chain, since = self.world.releases, self.world.releases.head("default").k
+        if names:
+            chain.to_names("default", "", revision, names, since=since, by="an operator", at=self.now)
+        else:
+            chain.to_all("default", "", revision, since=since, by="an operator", at=self.now)
+
+    def declares(self, labels: Mapping[str, Mapping[str, str]], *, adopted: bool = True, **spec: Any) -> int:
         """A policy for each of these nodes."""
-        return self.commits(*(a_policy(name, {"names": [name]}, wanted, **spec) for name, wanted in labels.items()))
+        return self.commits(*(a_policy(name, {"names": [name]}, wanted, **spec) for name, wanted in labels.items()), adopted=adopted)
 
     def sends(self, **request: Any) -> str:
         """Publish a RelabelRequest; the action's id."""

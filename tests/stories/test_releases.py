@@ -11,30 +11,8 @@ from functions.node_event.main import handle
 from shared.domain.actions import ActionRequest
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import FilterEntry, NodeFilter
-from shared.ledger.revisions import Revision
 from shared.messages import NodeApply, NodeChanged, NodeTask, Outgoing, RelabelRequest
 from tests.stories.fleet import START, Fleet
-
-
-class Held:
-    """Releases that hold every node at one revision, whatever is committed; `but` names nodes that another one holds for."""
-
-    def __init__(self, fleet: Fleet, number: int, but: dict[str, int] | None = None) -> None:
-        self.revisions, self.number, self.but, self.looks = fleet.world.revisions, number, but or {}, 0
-
-    def look(self) -> Held:
-        self.looks += 1
-        return self
-
-    @property
-    def committed(self) -> Revision | None:
-        return self.revisions.get(self.revisions.newest())
-
-    def holding(self, cluster: str) -> Revision | None:
-        return self.revisions.get(self.number)
-
-    def revision_for(self, cluster: str, node: str) -> Revision | None:
-        return self.revisions.get(self.but.get(node, self.number))
 
 
 class Ear:
@@ -51,9 +29,8 @@ class Ear:
 def held(fleet: Fleet) -> Fleet:
     """Revision 1 says r1 and is released, revision 2 says r2 and is only committed."""
     fleet.declares({"n1": {"rack": "r1"}, "n2": {"rack": "r1"}})
-    fleet.declares({"n1": {"rack": "r2"}, "n2": {"rack": "r2"}})
+    fleet.declares({"n1": {"rack": "r2"}, "n2": {"rack": "r2"}}, adopted=False)
     fleet.has_nodes(n1={}, n2={})
-    fleet.world.releases = Held(fleet, 1)
     return fleet
 
 
@@ -62,10 +39,11 @@ def tells(fleet: Fleet, name: str) -> None:
     fleet.cloud.drain()
 
 
-def test_a_relabel_brings_what_is_released_and_its_result_names_that_revision(held: Fleet) -> None:
+def test_a_relabel_releases_the_newest_revision_to_the_nodes_that_it_names_and_to_no_other(held: Fleet) -> None:
     action = held.relabels("n1")
-    assert held.labels("n1") == {"rack": "r1"}
-    assert held.ended(action).revision == 1
+    tells(held, "n2")
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r2"}, {"rack": "r1"})
+    assert held.ended(action).revision == 2
 
 
 def test_an_event_repairs_a_node_to_its_own_release(held: Fleet) -> None:
@@ -73,13 +51,13 @@ def test_an_event_repairs_a_node_to_its_own_release(held: Fleet) -> None:
     assert held.labels("n1") == {"rack": "r1"}
 
 
-def test_an_event_asks_for_the_node_and_not_for_its_cluster(held: Fleet) -> None:
-    releases = held.world.releases = Held(held, 2, but={"n1": 1})
+def test_an_event_goes_by_the_nodes_own_release(held: Fleet) -> None:
+    held.releases(2, "n2")
     bus = held.world.bus = Ear()
-    handle(NodeChange(kind="added", cluster="default", name="n1"), held.world, START)
+    for name in ("n1", "n2"):
+        handle(NodeChange(kind="added", cluster="default", name=name), held.world, START)
     sent = [NodeApply.parse(message.data) for message in bus.heard]
-    assert [(task.revision, task.nodes[0].labels) for task in sent] == [(1, {"rack": "r1"})]
-    assert releases.looks == 1
+    assert [(task.revision, task.nodes[0].labels) for task in sent] == [(1, {"rack": "r1"}), (2, {"rack": "r2"})]
 
 
 @pytest.mark.parametrize("revision", [1, 2])

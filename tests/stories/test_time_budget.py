@@ -92,7 +92,7 @@ def test_an_action_that_is_stopped_meanwhile_keeps_what_was_done(slow: Fleet) ->
     assert slow.ended(action).counts == {"changed": 3, "stopped": 5}
 
 
-def test_what_is_committed_meanwhile_is_applied_to_all_nodes(slow: Fleet) -> None:
+def test_what_is_released_meanwhile_is_applied_to_all_nodes(slow: Fleet) -> None:
     action = slow.sends(name="update_site")
     written: list[str] = []
     timed = slow.cluster.before

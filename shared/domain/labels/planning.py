@@ -54,6 +54,14 @@ class Rules:
     pairs: tuple[AliasPair, ...]
     owner: Owner = HULLMARK
     """Under which field managers we write on that cluster."""
+    revision: int = 0
+    """Where the policies are from; 0 where no revision has them."""
+    override: str = ""
+    """The id of what a person set on the node in place of the documents' labels."""
+    instead: DeclaredLabels | None = None
+    """What the override says."""
+    unreleased: bool = False
+    """Whether documents have no say about the node yet: what we hold on it stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,15 @@ class Subject:
 
 def subject(name: str, design: DesignNode | None, live: Node | None, rules: Rules) -> Subject:
     """Gather what these rules declare for a node. The only place where a plan asks for it."""
-    return Subject(name, design, live, declare(name, design, live, rules.policies, rules.cluster, rules.owner))
+    if rules.unreleased:
+        return Subject(name, design, live, _as_held(live, rules.owner))
+    return Subject(name, design, live, rules.instead or declare(name, design, live, rules.policies, rules.cluster, rules.owner))
+
+
+def _as_held(live: Node | None, owner: Owner) -> DeclaredLabels:
+    """What we hold on a node, as it is: declaring that changes nothing."""
+    held = live.applied.get(owner.name, frozenset()) if live else frozenset()
+    return DeclaredLabels({key: live.labels[key] for key in held if key in live.labels} if live else {}, {})
 
 
 def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
@@ -199,9 +215,11 @@ def task_of(subject: Subject, rules: Rules) -> NodeTask:
     """The whole declared set of a node, as it travels; nothing but its name where policies contradict each other."""
     uid, declared = subject.live.uid if subject.live else "", subject.declared
     if isinstance(declared, PolicyConflict):
-        return NodeTask(name=subject.name)
+        return NodeTask(name=subject.name, revision=rules.revision, override=rules.override)
     return NodeTask(
         name=subject.name,
+        revision=rules.revision,
+        override=rules.override,
         uid=uid,
         labels=dict(declared.labels),
         prune=declared.prune,

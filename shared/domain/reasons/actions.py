@@ -27,6 +27,10 @@ REQUESTS = Group(
             "single nodes were named, but no action on the whole site has run yet",
             "`hullmark relabel --all`, or adopt a deployed site: `hullmark documents tag N site-action-success`",
         ),
+        "NewerReleased": Reason(
+            "the request names a revision that is older than what is released to its nodes",
+            "name a newer one, or go back with `hullmark documents restore N`",
+        ),
         "UnknownNode": Reason("neither the documents nor the cluster know a node of this name", "correct the name"),
         "ClusterUnknown": Reason(
             "the cluster is ambiguous, or there is no way to reach it",
@@ -76,6 +80,7 @@ OUTCOMES = Group(
         "shared/domain/labels/impact.py",
         "shared/domain/labels/plans.py",
         "shared/work/planning.py",
+        "shared/domain/outcomes.py",
         "shared/ports.py",
     ),
     reasons={
@@ -103,6 +108,13 @@ OUTCOMES = Group(
         ),
         "SecondaryDeclared": Reason(
             "the documents declare the secondary key of an alias pair, which follows its primary", "declare the primary key instead"
+        ),
+        "ReleasedSince": Reason(
+            "another revision, or an override, was released to the node after the action had planned it; the message names it, "
+            "and it was applied instead",
+        ),
+        "NotReleased": Reason(
+            "nothing is released to the node: the action that brought its release was stopped", "`hullmark relabel NODE`"
         ),
         "Stale": Reason("the object kept changing while it was being written", "retry the action"),
         "Stopped": Reason("the action was stopped before this was done", "retry the action"),

@@ -1,0 +1,81 @@
+"""Releasing what an action brings, when it is sent; and taking back what it has not brought, when it is stopped or expires."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from shared.domain.actions import ActionOutcome, ActionRequest, Plan
+from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, UPDATE_SITE, UPDATE_VERSIONS
+from shared.domain.outcomes import Outcome
+from shared.ledger.records import RecordUnreadable
+from shared.world import World
+
+log = logging.getLogger("hullmark.releasing")
+NOT_REACHED = frozenset({"Stopped", "Expired", "NoOutcome", "NotReleased"})
+"""Reasons of outcomes that say that a node was not brought anything."""
+TAKEN_BACK = frozenset({"stopped", "expired"})
+"""Results of actions whose release is taken back from the nodes that they did not reach."""
+
+
+def releases(request: ActionRequest) -> bool:
+    """Whether an action releases what it brings: dry runs and sweeps bring nothing that is new."""
+    return not request.dry_run and request.name not in (DRIFT_SWEEP, UPDATE_VERSIONS)
+
+
+def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:
+    """Release what a plan brings to its nodes, unless that was done. The number of the cluster's newest release, where nobody but this
+    action released anything since release `planned_by`; else 0, and who applies has to look what is released to each node.
+
+    After the limits, before the parts: what could not be planned, and what somebody stopped by now, releases nothing.
+    """
+    if not releases(request) or plan.reason or world.actions.stopped(request.id):
+        return 0
+    chain, by = world.releases, request.requested_by
+    if request.name == UPDATE_SITE:
+        newest = chain.to_all(request.cluster, request.id, request.revision, since=plan.release, by=by, at=now)
+    else:
+        names = [*(name for part in plan.parts for name in part), *plan.unchanged, *(outcome.subject for outcome in plan.settled)]
+        newest = chain.to_names(request.cluster, request.id, request.revision, names, since=plan.release, by=by, at=now)
+    if world.actions.stopped(request.id):  # while it was released: whoever stopped it may have looked before
+        take_back(request, plan, world.actions.part_outcomes(request.id, plan).values(), world, now)
+        return 0
+    return newest.k if newest.k == planned_by + newest.made else 0
+
+
+def tag(number: int, name: str, by: str, world: World, now: datetime) -> None:
+    """Tag a revision for a person. `site-action-success` adopts a site that was deployed by other means: where nothing is released, in a
+    cluster that the revision declares, the revision is from now on. Raises UnknownRevision.
+    """
+    revision = world.revisions.get(number)
+    if name == SITE_ACTION_SUCCESS:
+        for cluster in sorted(revision.clusters) or [world.default_cluster(revision)]:
+            world.releases.adopt(cluster, number, by, now)
+    world.revisions.tag(number, name, by, now)
+
+
+def take_back(request: ActionRequest, plan: Plan, parts: Iterable[Iterable[Outcome]], world: World, now: datetime) -> None:
+    """Take an action's release back from the nodes that have no outcome in `parts`, nor in its plan."""
+    told = [outcome for part in (plan.settled, *parts) for outcome in part]
+    _take_back(request, plan, plan.unchanged, told, world, now)
+
+
+def take_back_at_end(request: ActionRequest, outcome: ActionOutcome, world: World, now: datetime) -> bool:
+    """Take an action's release back, where it ended before it had reached every node. False where that can't be done now, because what is
+    released can't be read.
+    """
+    if outcome.result not in TAKEN_BACK or not releases(request):
+        return True
+    try:
+        if plan := world.actions.plan(request.id):
+            _take_back(request, plan, outcome.unchanged, outcome.outcomes, world, now)
+    except RecordUnreadable as torn:
+        log.warning("action %s: what it did not bring is not taken back yet: %s", request.id, torn)
+        return False
+    return True
+
+
+def _take_back(request: ActionRequest, plan: Plan, unchanged: Iterable[str], told: Iterable[Outcome], world: World, now: datetime) -> None:
+    reached = {outcome.subject for outcome in told if outcome.outcome != "stopped" and outcome.reason not in NOT_REACHED}
+    world.releases.take_back(request.cluster, request.id, reached.union(unchanged), since=plan.release, by=request.requested_by, at=now)
