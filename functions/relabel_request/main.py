@@ -99,8 +99,14 @@ def fan_out(request: RelabelRequest, action: str, world: World) -> str:
 
 def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
     """Cut what must be written into parts. A dry run writes nothing: what would change is settled as such."""
-    about = {"revision": planned.revision, "release": planned.release, "planned_at": now}
-    plan = Plan(**about, parts=[], unchanged=planned.unchanged, settled=planned.settled)
+    plan = Plan(
+        revision=planned.revision,
+        release=planned.release,
+        planned_at=now,
+        parts=[],
+        unchanged=planned.unchanged,
+        settled=planned.settled,
+    )
     if request.dry_run:
         return plan.model_copy(update={"settled": [*planned.settled, *planned.preview], "message": "dry run: nothing was written"})
     return plan.model_copy(update={"parts": split([task.name for task in planned.tasks])})
