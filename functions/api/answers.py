@@ -153,12 +153,8 @@ REJECTIONS = {
     REVISION_REJECTED: "Revision rejected",
 }
 """Titles of what intake refuses, in Shipyard's words where it has some."""
-CONFLICTS = (REVISION_REJECTED,)
+CONFLICTS = (REVISION_REJECTED, "NewerReleased")
 """What intake refuses though nothing is wrong with the request: 409."""
-
-
-CONFLICTS = frozenset({"NewerReleased"})
-"""What intake refuses because of the state that things are in, not because of what was asked."""
 
 
 NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
