@@ -149,7 +149,7 @@ class RelabelRequest(Ask, Message):
     revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = None
     """The revision to bring; where none is named, the newest when the request is accepted."""
 
-    @field_validator("target_nodes", mode="before")
+    @field_validator("target_nodes", "clusters", mode="before")
     @classmethod
     def _list_or_comma_string(cls, value: Any) -> Any:
         return names_listed(value)
@@ -167,6 +167,8 @@ class RelabelRequest(Ask, Message):
 
     @model_validator(mode="after")
     def _says_which_nodes(self) -> Self:
+        if self.clusters is not None and (self.cluster or self.target_nodes):
+            raise ValueError("`clusters` go with every node or a node_filter, in place of `cluster`")
         if self.whole_site:
             if self.target_nodes or self.node_filter:
                 raise ValueError(f"{self.name} means every node: leave target_nodes and node_filter out")
@@ -179,7 +181,7 @@ class RelabelRequest(Ask, Message):
     @classmethod
     def again(cls, request: ActionRequest) -> Self:
         """The message that makes an accepted action go on."""
-        return cls(action=request.id, **request.asked())
+        return cls(action=request.id, **request.asked() | {"cluster": request.cluster or None})
 
     def identity(self) -> str:
         return self.action or ""

@@ -242,6 +242,11 @@ class World:
             return self.opened(name, declared[name])
         return self.open_cluster(access_from_url(self.settings.cluster), name)
 
+    def labelled_clusters(self, revision: Revision) -> dict[str, dict[str, str]]:
+        """Every cluster that a document or a setting declares, with its labels."""
+        labels = revision.policies.cluster_labels
+        return {name: labels.get(name, {}) for name in revision.clusters} | ({"default": {}} if self.settings.cluster else {})
+
     def must_know(self, name: str, revision: Declaring | None) -> str:
         """The name itself, where a document or a setting declares it. Raises Refused."""
         if not self.knows(name, revision):

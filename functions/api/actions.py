@@ -87,7 +87,8 @@ class CreateAction(BaseModel):
     name: str = Field(min_length=1, max_length=64)
     parameters: dict[str, Any] | None = Field(
         default=None,
-        description="`target_nodes` (a list or a comma string) or `node_filter`; `cluster`; `dry_run`; "
+        description="`target_nodes` (a list or a comma string) or `node_filter`; `cluster`, or `clusters` for an action on each "
+        "of them (names, `*` for all, or `{names, matchLabels}`); `dry_run`; "
         "`accept_removals`, `accept_takeovers`, `accept_changes`: a number of nodes.",
     )
 
@@ -98,7 +99,7 @@ class CreateAction(BaseModel):
 def start(name: str, given: Mapping[str, Any], world: World, *, kept: Mapping[str, Any] | None = None) -> ActionRequest:
     """Check a request as it came in, then `begin` it. Raises ApiError too.
 
-    `given`: target_nodes, node_filter, cluster, dry_run. `kept` is what the action answers as its parameters (else `given`).
+    `given`: target_nodes, node_filter, cluster, clusters, dry_run. `kept` is what the action answers as its parameters (else `given`).
     """
     try:
         asked = RelabelRequest.model_validate({**given, "name": name, "requested_by": who()})
@@ -129,7 +130,7 @@ def _about_nodes(error: ValidationError) -> bool:
     return any(flaw["loc"][:1] in ((), ("target_nodes",), ("node_filter",)) for flaw in error.errors())
 
 
-PARAMETERS = ("target_nodes", "node_filter", "cluster", "dry_run", *Accepting.model_fields)
+PARAMETERS = ("target_nodes", "node_filter", "cluster", "clusters", "dry_run", *Accepting.model_fields)
 
 
 def _given(body: CreateAction) -> dict[str, Any]:
@@ -153,7 +154,8 @@ def create_action(query: CreateQuery, body: CreateAction) -> Response:
     """Start an action: bring nodes in sync with the newest committed documents.
 
     Refused (400) without nodes, with unknown ones (each is named), for another action, without committed documents, and, for
-    named nodes, while no revision has taken part in a site action. 201 means that it is recorded and will run.
+    named nodes, while no revision has taken part in a site action. Where several clusters could be meant, say which. 201 means that it is
+    recorded and will run.
     """
     world = wiring.world()
     accepted = start(body.name, _given(body), world, kept=body.parameters or {})

@@ -94,7 +94,7 @@ def task_of(standing: Standing, outcomes: list[Outcome], stopped_by: str | None 
     return Task(
         task_id=asked.id,
         action=asked.name,
-        parent_task_id=None,
+        parent_task_id=asked.parent,
         design_ref=str(given.get("design_ref") or f"revisions/{asked.revision}"),
         status=status,
         result=_rolled_up(standing, outcomes),

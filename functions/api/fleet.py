@@ -63,25 +63,36 @@ def newest_revision(world: World) -> tuple[int, Revision | None, list[str], str]
         return world.revisions.newest(), None, [], str(torn)
 
 
+def _by_cluster(actions: list[Standing], world: World) -> list[Standing]:
+    """The actions, with those of their clusters in place of those over several: these say what became of the nodes."""
+    ids = [child for standing in actions for child in standing.request.children.values()]
+    children = {standing.request.id: standing for standing in recalled(ids, world)} if ids else {}
+    found = [[children.get(child) for child in each.request.children.values()] if each.request.clusters else [each] for each in actions]
+    return [standing for standings in found for standing in standings if standing]
+
+
 def look(world: World) -> FleetOverview:
     """Read the state of the fleet: a listing, and two reads for every action not seen before."""
     number, revision, clusters, trouble = newest_revision(world)
-    recent: list[Standing] = []
+    recent, looked_at = list[Standing](), list[Standing]()
     known, told = {*clusters}, set[str]()
     newest_first = itertools.islice(world.actions.newest_first(), LOOKED_AT)
     while not (told and known <= told) and (some := list(itertools.islice(newest_first, LISTED))):
         batch = recalled(some, world)
         recent += batch
+        batch = _by_cluster(batch, world)
+        looked_at += batch
         known |= {standing.request.cluster for standing in batch}
         told |= {standing.request.cluster for standing in batch if covers_whole_site(standing)}
     ended = [(standing.request, standing.outcome) for standing in recent if standing.outcome]
+    of_nodes = [(standing.request, standing.outcome) for standing in looked_at if standing.outcome]
     return FleetOverview(
         revision=revision,
         newest=number,
         trouble=trouble,
         rejected=world.revisions.rejection(number) if revision else "",
         clusters=sorted(known),
-        out_of_sync=out_of_sync(ended),
+        out_of_sync=out_of_sync(of_nodes),
         running=[standing for standing in recent if not standing.outcome],
         recent=recent,
         results=counted(ended),

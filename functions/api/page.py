@@ -66,6 +66,7 @@ def action(action: str) -> Response:
         action=shown,
         parameters=parameters_of(shown.request),
         known=known,
+        outcomes=outcomes,
         bad=bad,
         good=[outcome for outcome in outcomes if outcome.outcome not in OUT_OF_SYNC],
         commands=world.actions.commands(action),
@@ -75,7 +76,8 @@ def action(action: str) -> Response:
 
 
 def _page(template: str, now: datetime, *, status: int = 200, **shown: object) -> Response:
-    text = render_template(template, now=now, root=request.script_root, ahead=AHEAD, ago=ago, mark=mark, many=many, asked=asked, **shown)
+    words = {"ago": ago, "mark": mark, "many": many, "asked": asked, "units": units}
+    text = render_template(template, now=now, root=request.script_root, ahead=AHEAD, **words, **shown)
     return Response(text, status, HEADERS, mimetype="text/html")
 
 
@@ -103,8 +105,18 @@ def many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def units(standing: Standing) -> str:
+    """Say what an action counts: nodes, or clusters where it is over several."""
+    return "clusters" if standing.request.clusters else "nodes"
+
+
 def asked(standing: Standing) -> str:
-    """Say which nodes an action targets: every node, a filter, or names."""
+    """Say which nodes an action targets: every node, a filter, or names; and of which clusters where they are several."""
+    which = _asked(standing)
+    return f"{which} of {standing.request.where}" if standing.request.clusters else which
+
+
+def _asked(standing: Standing) -> str:
     names = standing.request.target_nodes
     if names:
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -30,7 +30,7 @@ NOTED_IN_ACTION = 100
 
 
 class Note(BaseModel):
-    """Shipyard's note. For a node: `node:NAME: OUTCOME …`, what changed or why it did not."""
+    """Shipyard's note. For a node: `node:NAME: OUTCOME …`, what changed or why it did not; for one of several clusters `cluster:NAME:`."""
 
     assoc_id: str
     subject: str
@@ -76,7 +76,9 @@ class Audit(BaseModel):
 
 
 class Action(BaseModel):
-    """Shipyard's action. `result`, `reason`, `message`, `cluster`, `counts`, `progress`, `deadline`, `dry_run` and `retry_of` are ours."""
+    """Shipyard's action. `result`, `reason`, `message`, `cluster`, `clusters`, `parent`, `counts`, `progress`, `deadline`, `dry_run` and
+    `retry_of` are ours. Over several `clusters`, each of them has an action of its own, whose `parent` this is, and is counted as one.
+    """
 
     id: str
     name: str
@@ -94,6 +96,8 @@ class Action(BaseModel):
     steps: list[ActionStep]
     notes: list[Note]
     cluster: str
+    clusters: list[str]
+    parent: str | None
     dry_run: bool
     retry_of: str | None
     deadline: str
@@ -104,8 +108,18 @@ class Action(BaseModel):
     progress: Progress
 
 
+class Child(BaseModel):
+    """The action that one of several clusters has."""
+
+    cluster: str
+    id: str
+    url: str
+
+
 class ActionDetail(Action):
-    """One action alone: with what was done to it, and its impact where it was on more than named nodes."""
+    """One action alone: with what was done to it, its impact where it was on more than named nodes, and its clusters' own actions."""
+
+    children: list[Child] = []
 
     impact: Impact | None = None
 
@@ -156,6 +170,8 @@ def action_body(standing: Standing, *, detail: bool = False, world: World | None
         "steps": steps_of(standing, needing_attention(outcome.outcomes)[:NOTED_IN_ACTION] if detail and outcome else []),
         "notes": [_note(standing, f"action/{asked.id}", asked.id, "Configdoc", f"Configdoc revision {asked.revision}")],
         "cluster": asked.cluster,
+        "clusters": asked.clusters or [],
+        "parent": asked.parent,
         "dry_run": asked.dry_run,
         "retry_of": asked.retry_of,
         "deadline": asked.deadline.isoformat(),
@@ -172,7 +188,8 @@ def action_body(standing: Standing, *, detail: bool = False, world: World | None
         Audit(id=action_id(f"{asked.id}/{verb}/{number}", at), action_id=asked.id, command=verb, user=by, datetime=stamp(at))
         for number, (verb, by, at) in enumerate(given)
     ]
-    return ActionDetail(**common, command_audit=audit, impact=standing.impact)
+    children = [Child(cluster=cluster, id=child, url=f"/actions/{child}") for cluster, child in asked.children.items()]
+    return ActionDetail(**common, command_audit=audit, impact=standing.impact, children=children)
 
 
 STATES: dict[Lifecycle, tuple[StepState, StepState, StepState]] = {
@@ -207,13 +224,15 @@ def _of_step(standing: Standing, name: str) -> list[Note]:
     if name != "rollup" or outcome is None:
         return []
     counts = ", ".join(f"{number} {kind}" for kind, number in outcome.counts.items()) or "no nodes"
+    counts += " (clusters)" if standing.request.clusters else ""
     text = f"{outcome.result}: {counts}" + (f"; {outcome.message}" if outcome.message else "")
     return [_note(standing, f"step/{standing.request.id}/rollup", standing.request.id, "Result", text)]
 
 
 def _of_node(standing: Standing, step: str, outcome: Outcome) -> Note:
     failed = " (error)" if outcome.outcome in UNSUCCESSFUL else ""
-    text = f"node:{outcome.subject}: {in_one_line(outcome)}{failed}"
+    what = "cluster" if standing.request.clusters else "node"
+    text = f"{what}:{outcome.subject}: {in_one_line(outcome)}{failed}"
     verbosity = 2 if outcome.outcome == "unchanged" else 1
     return _note(standing, f"step/{standing.request.id}/{step}", outcome.subject, "Task Message", text, verbosity)
 

@@ -28,7 +28,7 @@ MIDDLE_STEP = {UPDATE_VERSIONS: "version_apply"}
 
 
 class Progress(BaseModel):
-    """How many nodes have an outcome, of how many; both 0 before the plan is made."""
+    """How many nodes, or clusters where there are several, have an outcome, of how many; both 0 before the plan is made."""
 
     done: int
     total: int
@@ -145,7 +145,7 @@ def outcome_so_far(standing: Standing, world: World) -> ActionOutcome | None:
 def parameters_of(asked: ActionRequest) -> dict[str, Any]:
     """Return the parameters as they were sent."""
     return asked.parameters or asked.model_dump(
-        include={"target_nodes", "node_filter", "dry_run", *Accepting.model_fields}, exclude_defaults=True
+        include={"target_nodes", "node_filter", "clusters", "dry_run", *Accepting.model_fields}, exclude_defaults=True
     )
 
 

@@ -3,7 +3,7 @@
 in   relabel-requests   RelabelRequest
 out  node-applies       NodeApply, one a part
      results            PartResult, where there is nothing to apply
-     relabel-requests   RelabelRequest, one a cluster, where a sweep means several
+     relabel-requests   RelabelRequest, one a cluster, where several are meant
      notices            request refused
 """
 
@@ -13,10 +13,9 @@ from datetime import datetime
 
 import functions_framework
 from cloudevents.http import CloudEvent
-from ulid import ULID
 
 from shared import telemetry, wiring
-from shared.domain.actions import ActionRequest, Plan, action_id, split
+from shared.domain.actions import ActionRequest, Plan, child_id, split
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NodeTask, Outcome
@@ -26,6 +25,7 @@ from shared.ports import ClusterError, StoreError
 from shared.work.intake import Refusal, Rejected, accept
 from shared.work.planning import Planned, plan_request
 from shared.work.releasing import release
+from shared.work.several import send_children
 from shared.world import World
 
 
@@ -69,6 +69,8 @@ def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, 
     accepted = accept(request, action, world, now)
     if world.actions.outcome(action):
         return "ended already"
+    if accepted.clusters:
+        return send_children(accepted, world, now)
     plan = world.actions.plan(action)
     try:
         planned = plan_request(accepted, world, only=None if plan is None else [name for part in plan.parts for name in part])
@@ -85,14 +87,13 @@ def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, 
 
 def fan_out(request: RelabelRequest, action: str, world: World) -> str:
     """A sweep that names no cluster means every one: where the documents declare several, one request for each. Empty for all others."""
-    if request.name != DRIFT_SWEEP or request.cluster or world.settings.cluster:
+    if request.name != DRIFT_SWEEP or request.cluster or request.clusters or world.settings.cluster:
         return ""
     committed = world.releases.look().committed
     declared = sorted(committed.clusters) if committed else []
     if len(declared) < 2:
         return ""
-    began = ULID.from_str(action).datetime
-    requests = [request.model_copy(update={"cluster": name, "action": action_id(f"{action}/{name}", began)}) for name in declared]
+    requests = [request.model_copy(update={"cluster": name, "action": child_id(action, name)}) for name in declared]
     world.bus.publish(RelabelRequest.TOPIC, [message.outgoing() for message in requests])
     return f"{len(requests)} clusters"
 

@@ -15,7 +15,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude, quiet_sweep
+from shared.domain.actions import ActionOutcome, ActionRequest, Plan, conclude, quiet_sweep, told_of
 from shared.domain.names import SITE_ACTION_FAILURE, SITE_ACTION_SUCCESS, UPDATE_SITE
 from shared.domain.notices import MESSAGE_LOST, NODE_FAILED
 from shared.domain.outcomes import Outcome
@@ -113,14 +113,17 @@ def tell_failures(result: PartResult, message: str, world: World, now: datetime)
 
 
 def announce(action: str, outcome: ActionOutcome, world: World) -> None:
-    """Take back what it did not bring, tag the revision of a site action, publish the notice. Repeated until all that is known to be done;
-    readers drop repeats by id.
+    """Take back what it did not bring; tell whom its end concerns: the parent of an action on one of several clusters, the revision of a
+    site action, and everybody by a notice. Repeated until all that is known to be done; readers drop repeats by id.
     """
     request = None if world.actions.announced(action) else world.actions.shown(action)
     taken_back = True
     if request:
         taken_back = take_back_at_end(request, outcome, world, outcome.finished_at)
-        if request.name == UPDATE_SITE and not request.dry_run and outcome.revision:
+        if request.parent:
+            part = PartResult(action=request.parent, part=request.part, revision=outcome.revision, outcomes=[told_of(request, outcome)])
+            world.bus.publish(PartResult.TOPIC, [part.outgoing()])
+        elif request.name == UPDATE_SITE and not request.dry_run and outcome.revision:
             tag(request, outcome, world)
         world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
     if taken_back:

@@ -11,6 +11,7 @@ from local.cli.inputs import accept_options, record_now_option
 from local.cli.output import emit, grid, output_option
 from local.cli.relabel import answer_of, follow, result_lines
 from local.cli.service import ActionSummary
+from shared.domain.clusters import in_words
 from shared.domain.labels.impact import Accepting
 
 
@@ -36,6 +37,8 @@ def list_actions(limit: int, form: str) -> None:
 def _told(action: ActionSummary, column: str) -> str:
     """What the table says in this column; of a dry run, that it is one."""
     text = str(action.model_dump(mode="json")[column] or "")
+    if column == "cluster" and action.clusters:
+        return in_words(action.clusters)
     return f"{text} (dry run)" if column == "name" and action.dry_run else text
 
 
@@ -47,7 +50,14 @@ def show(action: str, form: str) -> None:
     ledger = service().ledger
     row = ledger.summary(action).model_dump(mode="json")
     answer = answer_of(action, ledger)
-    emit(form, answer | row, lambda: [grid(("field", "value"), [(k, str(v or "")) for k, v in row.items()]), *result_lines(answer)])
+    emit(
+        form,
+        row | answer,
+        lambda: [
+            grid(("field", "value"), [(k, ", ".join(v) if isinstance(v, list) else str(v or "")) for k, v in row.items()]),
+            *result_lines(answer),
+        ],
+    )
 
 
 @actions.command()

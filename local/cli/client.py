@@ -208,6 +208,13 @@ class Server:
         return ServerVersions(self._http, live)
 
 
+class ChildAnswer(BaseModel):
+    """One cluster's own action."""
+
+    cluster: str
+    id: str
+
+
 class ActionAnswer(BaseModel):
     """What we read of the server's action."""
 
@@ -215,6 +222,9 @@ class ActionAnswer(BaseModel):
     id: str
     name: str
     cluster: str
+    clusters: list[str] = []
+    parent: str | None = None
+    children: list[ChildAnswer] = []
     committed_rev_id: int
     action_lifecycle: Lifecycle
     result: str | None
@@ -229,6 +239,8 @@ class ActionAnswer(BaseModel):
             id=self.id,
             name=self.name,
             cluster=self.cluster,
+            clusters=self.clusters,
+            parent=self.parent,
             revision=self.committed_rev_id,
             lifecycle=self.action_lifecycle,
             result=self.result,
@@ -268,10 +280,12 @@ class ServerLedger:
         progress = self._answer(action).progress
         return progress if progress.total else None
 
+    def children(self, action: str) -> dict[str, str]:
+        return {child.cluster: child.id for child in self._answer(action).children}
+
     def submit(self, request: RelabelRequest) -> str:
-        given = request.model_dump(
-            include={"target_nodes", "node_filter", "cluster", "dry_run", *Accepting.model_fields}, exclude_none=True, mode="json"
-        )
+        parameters = {"target_nodes", "node_filter", "cluster", "clusters", "dry_run", *Accepting.model_fields}
+        given = request.model_dump(include=parameters, exclude_none=True, mode="json")
         return self._http.call("POST", "/actions", ActionAnswer, json={"name": request.name, "parameters": given}).id
 
     def retry(self, action: str, accept: Accepting) -> str:

@@ -110,6 +110,8 @@ class EmbeddedLedger:
             id=action,
             name=request.name,
             cluster=request.cluster,
+            clusters=request.clusters or [],
+            parent=request.parent,
             revision=outcome.revision if outcome and outcome.revision else request.revision,
             lifecycle=self._actions.lifecycle(action),
             result=outcome.result if outcome else None,
@@ -133,6 +135,10 @@ class EmbeddedLedger:
         settled = len(plan.unchanged) + len(plan.settled)
         applied = sum(len(names) for number, names in enumerate(plan.parts, 1) if number in recorded)
         return Progress(settled + applied, settled + sum(map(len, plan.parts)))
+
+    def children(self, action: str) -> dict[str, str]:
+        request = self._actions.shown(action)
+        return request.children if request else {}
 
     def submit(self, request: RelabelRequest) -> str:
         self._left_open()

@@ -15,9 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ulid import ULID
 
 from local.cli.cloud import service
+from local.cli.clusters import cluster_options, clusters_asked, several
 from local.cli.inputs import accept_options, read_bytes, read_filter, who
 from local.cli.output import BLOCKED, ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
-from local.cli.service import Ledger
+from local.cli.service import ActionSummary, Ledger
+from shared.domain.actions import ActionOutcome
 from shared.domain.labels.impact import Accepting
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.names import UPDATE_LABELS, UPDATE_SITE
@@ -32,7 +34,7 @@ EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped":
 @click.argument("nodes", nargs=-1)
 @click.option("--filter", "filter_file", metavar="FILE", help="Nodes that this filter selects (docs/labels.md).")
 @click.option("--all", "everything", is_flag=True, help=f"Every node of the design and of the cluster: the site action {UPDATE_SITE}.")
-@click.option("--cluster", help="The cluster, if there are several.")
+@cluster_options
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--plan", "plan_file", metavar="FILE", help="Apply this plan of `hullmark plan --out`; exit 5 if it is out of date.")
 @accept_options
@@ -43,6 +45,8 @@ def relabel(
     filter_file: str | None,
     everything: bool,
     cluster: str | None,
+    cluster_labels: str | None,
+    all_clusters: bool,
     dry_run: bool,
     plan_file: str | None,
     wait: bool,
@@ -57,13 +61,14 @@ def relabel(
             if form == "json":
                 click.echo(json.dumps({"errors": [{"reason": "StalePlan", "message": stale}]}))
             return STALE
-        cluster = cluster or asked.cluster
+        cluster = _cluster_of_plan(plan_file, cluster or asked.cluster, cluster_labels, all_clusters)
         if not nodes and not filter_file and not everything:
             nodes = tuple(planned.nodes)
             if not nodes:
                 emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
                 return 0
-    request = build_request(nodes, filter_file, everything, cluster, dry_run, Accepting(**accepting))
+    where = clusters_asked(cluster, cluster_labels, all_clusters)
+    request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting))
     ledger = service().ledger
     with if_interrupted(
         "`hullmark actions list` shows whether the action was recorded; if so it continues; follow it with `actions watch`"
@@ -73,22 +78,24 @@ def relabel(
 
 
 def build_request(
-    nodes: tuple[str, ...], filter_file: str | None, everything: bool, cluster: str | None, dry_run: bool, accept: Accepting
+    nodes: tuple[str, ...], filter_file: str | None, everything: bool, where: Mapping[str, Any], dry_run: bool, accept: Accepting
 ) -> RelabelRequest:
-    """The message that the arguments mean. Raises Failure where they mean none, or several."""
+    """The message that the arguments mean; `where`: its cluster or clusters. Raises Failure where they mean none, or several."""
     if bool(nodes) + bool(filter_file) + everything != 1:
         raise Failure("Usage", "choose nodes by name, with --filter FILE, or with --all")
     names = list(dict.fromkeys(name.strip() for given in nodes for name in given.split(",") if name.strip()))
     if nodes and not names:
         raise Failure("Usage", "the arguments name no nodes")
+    if names and "clusters" in where:
+        raise Failure("Usage", "nodes are named in one cluster: give --cluster NAME, or choose them with --filter FILE")
     return RelabelRequest(
         action=str(ULID()),
         name=UPDATE_SITE if everything else UPDATE_LABELS,
         target_nodes=names or None,
         node_filter=read_filter(filter_file) if filter_file else None,
-        cluster=cluster,
         requested_by=who(),
         dry_run=dry_run,
+        **where,
         **accept.accepting(),
     )
 
@@ -120,7 +127,8 @@ def if_interrupted(hint: str) -> Iterator[None]:
 
 
 def _wait_with_a_bar(ledger: Ledger, action: str) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("nodes"), TimeElapsedColumn())
+    of = TextColumn("clusters" if ledger.summary(action).clusters else "nodes")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), of, TimeElapsedColumn())
     with ThreadPoolExecutor(1) as worker, Progress(*columns, console=talk(), transient=True) as bar:
         task = bar.add_task("reading the cluster", total=None)
         waiting = worker.submit(ledger.wait, action)
@@ -135,8 +143,17 @@ def _wait_with_a_bar(ledger: Ledger, action: str) -> None:
 
 
 def answer_of(action: str, ledger: Ledger) -> dict[str, Any]:
-    """`{"id", "result", "nodes"}`, with counts, the revision, and whether it was a dry run."""
-    outcome, summary = ledger.outcome(action), ledger.summary(action)
+    """`{"id", "result", "nodes"}`, with counts, the revision, and whether it was a dry run. Over several clusters `nodes` are those of all
+    of them, by `CLUSTER/NODE`, and `clusters` says how each ended; counts are of clusters.
+    """
+    summary = ledger.summary(action)
+    outcome = ledger.outcome(action)
+    answer = _answer_of(summary, outcome)
+    return answer | several(ledger, action, outcome, answer_of) if summary.clusters else answer
+
+
+def _answer_of(summary: ActionSummary, outcome: ActionOutcome | None) -> dict[str, Any]:
+    action = summary.id
     if outcome is None:
         return {"id": action, "result": None, "lifecycle": summary.lifecycle, "dry_run": summary.dry_run, "nodes": {}}
     nodes: dict[str, Any] = {
@@ -176,16 +193,20 @@ def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
         for name, node in answer["nodes"].items()
         if node["outcome"] != "unchanged"
     ]
+    if clusters := answer.get("clusters"):
+        ended = [(name, row["outcome"] or "not ended", f"{row['reason']} {row['message']}".strip()) for name, row in clusters.items()]
+        yield grid(("cluster", "outcome", "reason"), [(name, words.get(outcome, outcome), why) for name, outcome, why in ended])
     if rows:
         yield grid(("node", "outcome", "changes", "reason"), rows)
     counts = {words.get(kind, kind): number for kind, number in answer.get("counts", {}).items()}
     result, which = answer["result"] or str(answer.get("lifecycle")), f"{answer['id']}{' (dry run)' if answer.get('dry_run') else ''}"
-    yield ended_line(which, result, counts, answer.get("message", ""))
+    yield ended_line(which, result, counts, answer.get("message", ""), "clusters" if "clusters" in answer else "")
 
 
-def ended_line(action: str, result: str, counts: Mapping[str, int], message: str) -> str:
+def ended_line(action: str, result: str, counts: Mapping[str, int], message: str, of: str = "") -> str:
     """How an action ended, in one line."""
     counted = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "no nodes"
+    counted += f" of {sum(counts.values())} {of}" if of and counts else ""
     return f"action {action}: {result} ({counted})" + (f": {message}" if message else "")
 
 
@@ -197,6 +218,13 @@ def change_text(changes: Mapping[str, Any]) -> str:
 def exit_code(answer: Mapping[str, Any]) -> int:
     """0 done, 1 failure, 3 where a part of the nodes failed, 4 where it was blocked."""
     return EXIT.get(str(answer["result"]), 0 if answer["result"] is None else ERROR)
+
+
+def _cluster_of_plan(file: str, cluster: str | None, labels: str | None, every: bool) -> str | None:
+    """A plan is for one cluster. Raises Failure where several are asked for."""
+    if labels is not None or every or (cluster and "," in cluster):
+        raise Failure("Usage", f"the plan in {file} is for one cluster: leave --cluster-labels and --all-clusters out")
+    return cluster
 
 
 def _kept_plan(file: str) -> tuple[LabelPlan, PlanRequest]:

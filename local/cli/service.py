@@ -30,6 +30,9 @@ class ActionSummary(BaseModel):
     id: str
     name: str
     cluster: str
+    clusters: list[str] = []
+    """Several, each with an action of its own; then `cluster` is empty."""
+    parent: str | None = None
     revision: int
     lifecycle: Lifecycle
     result: str | None
@@ -43,7 +46,7 @@ class ActionSummary(BaseModel):
 
 
 class Progress(NamedTuple):
-    """Nodes that have an outcome, of all that the action is about."""
+    """Nodes (or clusters, where there are several) that have an outcome, of all that the action is about."""
 
     done: int
     total: int
@@ -66,6 +69,10 @@ class Ledger(Protocol):
 
     def progress(self, action: str) -> Progress | None:
         """How far it is; None before it is planned."""
+        ...
+
+    def children(self, action: str) -> dict[str, str]:
+        """By cluster, the id of its own action, where the action is over several clusters."""
         ...
 
     def submit(self, request: RelabelRequest) -> str:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from ulid import ULID
 
-from shared.domain.labels.impact import Accepting, Impact
+from shared.domain.clusters import ClusterMatch, in_words
+from shared.domain.labels.impact import BLOCKING, Accepting, Impact
 from shared.domain.labels.selection import Selection
 from shared.domain.names import DRIFT_SWEEP, UNKNOWN
 from shared.domain.outcomes import Outcome
@@ -28,6 +29,8 @@ Result = Literal["success", "partial_success", "failure", "blocked", "stopped", 
 Lifecycle = Literal["Pending", "Processing", "Paused", "Complete", "Failed"]
 UNREADABLE = "RecordUnreadable"
 """The reason of what ended because a record in the store can't be read; the message has its key."""
+PARTLY_DONE, NODES_FAILED = "PartialSuccess", "NodesFailed"
+"""Of a cluster, in an action over several: some of its nodes have failed, or all."""
 UNSUCCESSFUL = frozenset({"missing", "failed", "stopped"})
 
 
@@ -46,6 +49,8 @@ class Ask(Accepting, Selection):
 
     name: str
     cluster: str | None = None
+    clusters: list[str] | ClusterMatch | None = None
+    """Several clusters, each of which gets an action of its own; in place of `cluster`."""
     requested_by: str
     dry_run: bool = False
     retry_of: str | None = None
@@ -61,13 +66,28 @@ class ActionRequest(Ask, Record):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     id: str
     cluster: str
+    """Empty where there are several `clusters`."""
+    clusters: list[str] | None = None
     revision: int
     requested_at: datetime
     deadline: datetime
+    parent: str | None = None
+    """The action over several clusters that this one belongs to; `part` says which of the parent's parts it is."""
+    part: int = 0
     parameters: dict[str, Any] = {}
     """As they came in over HTTP; empty for what a message asked."""
     context_marker: str = ""
     """The caller's own mark for the request (Shipyard's X-Context-Marker)."""
+
+    @property
+    def where(self) -> str:
+        """The cluster, or clusters, in words."""
+        return in_words(self.clusters or [self.cluster])
+
+    @property
+    def children(self) -> dict[str, str]:
+        """By cluster, the id of its action; nothing for an action on one cluster. Whoever works them out gets the same ones."""
+        return {cluster: child_id(self.id, cluster) for cluster in self.clusters or ()}
 
 
 class Plan(Record):
@@ -80,6 +100,8 @@ class Plan(Record):
     parts: list[list[str]]
     unchanged: list[str] = []
     settled: list[Outcome] = []
+    of: Literal["nodes", "clusters"] = "nodes"
+    """What the subjects are."""
     reason: str = ""
     message: str = ""
     """Why nothing could be planned, where that is so: the action ends as a failure with this cause."""
@@ -115,6 +137,45 @@ def action_id(message_id: str, published: datetime) -> str:
     return str(ULID(stamp + hashlib.sha256(message_id.encode()).digest()[:10]))
 
 
+def child_id(parent: str, cluster: str) -> str:
+    """The id of the action that an action over several clusters has for one of them: the same whenever it is asked for."""
+    return action_id(f"{parent}/{cluster}", began(parent))
+
+
+def children_of(parent: ActionRequest) -> list[ActionRequest]:
+    """The actions that an action over several clusters consists of, one for each, part by part."""
+    own = {"clusters": None, "parent": parent.id}
+    return [
+        parent.model_copy(update=own | {"id": child, "cluster": cluster, "part": part, "retry_of": _child_of(parent.retry_of, cluster)})
+        for part, (cluster, child) in enumerate(parent.children.items(), 1)
+    ]
+
+
+def _child_of(parent: str | None, cluster: str) -> str | None:
+    return child_id(parent, cluster) if parent else None
+
+
+def plan_of_clusters(parent: ActionRequest, now: datetime) -> Plan:
+    """The plan of an action over several clusters: each is a part."""
+    message = "dry run: nothing was written" if parent.dry_run else ""
+    parts = [[cluster] for cluster in parent.clusters or ()]
+    return Plan(revision=parent.revision, planned_at=now, parts=parts, of="clusters", message=message)
+
+
+def told_of(child: ActionRequest, ended: ActionOutcome) -> Outcome:
+    """What the parent of an action says of its cluster: how the action on it ended, its counts, and where to look."""
+    words = {"changed": "would change"} if child.dry_run else {}
+    counts = ", ".join(f"{number} {words.get(kind, kind)}" for kind, number in ended.counts.items()) or "no nodes"
+    message = "; ".join(filter(None, (counts, ended.message if ended.reason else "", f"action {child.id}")))
+    if ended.result == "success":
+        changed = bool(ended.counts.get("changed"))
+        reason = "DryRun" if child.dry_run and changed else ""
+        return Outcome(subject=child.cluster, outcome="changed" if changed else "unchanged", reason=reason, message=message)
+    stopped, partly = ended.result == "stopped", ended.result == "partial_success"
+    reason = ended.reason or ("Stopped" if stopped else PARTLY_DONE if partly else NODES_FAILED)
+    return Outcome(subject=child.cluster, outcome="stopped" if stopped else "failed", reason=reason, message=message, retryable=not stopped)
+
+
 def split(names: Sequence[str]) -> list[list[str]]:
     """Cut sorted names into parts: PART_SIZE each, larger where that would exceed MAX_PARTS."""
     size = max(PART_SIZE, -(-len(names) // MAX_PARTS))
@@ -143,6 +204,8 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
     if plan.unchanged:
         counts["unchanged"] += len(plan.unchanged)
     result = result_of(counts.elements())
+    if plan.of == "clusters":
+        return _conclude_clusters(plan, result, outcomes, finished_at, dict(sorted(counts.items())))
     return ActionOutcome(
         result="blocked" if plan.blocked else "failure" if plan.reason and result == "success" else result,
         reason=plan.reason,
@@ -153,6 +216,24 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
         outcomes=sorted(outcomes, key=lambda outcome: outcome.subject),
         unchanged=plan.unchanged,
         impact=plan.impact,
+    )
+
+
+def _conclude_clusters(plan: Plan, result: Result, outcomes: list[Outcome], now: datetime, counts: dict[str, int]) -> ActionOutcome:
+    """Of several clusters: a failure only where no node of any was brought in sync; what blocks one of them is told of the whole."""
+    blocked = [outcome for outcome in outcomes if outcome.reason in BLOCKING]
+    if result == "failure" and any(outcome.reason == PARTLY_DONE for outcome in outcomes):
+        result = "partial_success"
+    elif result == "failure" and len(blocked) == len(outcomes):
+        result = "blocked"
+    return ActionOutcome(
+        result=result,
+        reason=blocked[0].reason if blocked else "",
+        message="; ".join(f"{outcome.subject}: {outcome.message}" for outcome in blocked) or plan.message,
+        finished_at=now,
+        revision=plan.revision,
+        counts=counts,
+        outcomes=sorted(outcomes, key=lambda outcome: outcome.subject),
     )
 
 

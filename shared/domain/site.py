@@ -340,7 +340,7 @@ class _Shaped:
                 flaws = list(_unknown_labels(document, where.match_labels, known.values()))
                 yield from flaws
                 if not (slips or flaws or any(where.means(name, labels) for name, labels in known.items())):
-                    yield document.problem(("spec", "clusters"), "NotFound", f"no Cluster document {_criteria(where)}")
+                    yield document.problem(("spec", "clusters"), "NotFound", f"no Cluster document has {where}")
 
 
 def _unknown_labels(document: Document, wanted: Mapping[str, str], known: Collection[Mapping[str, str]]) -> Iterator[Problem]:
@@ -351,11 +351,6 @@ def _unknown_labels(document: Document, wanted: Mapping[str, str], known: Collec
             hint = did_you_mean(value, values) if values else did_you_mean(key, {other for labels in known for other in labels})
             message = f"no Cluster document has the label {key}={value}{hint}" if values else f"no Cluster document has a label {key}{hint}"
             yield document.problem(("spec", "clusters", "matchLabels", key), "NotFound", message)
-
-
-def _criteria(where: ClusterMatch) -> str:
-    labels = ", ".join(f"{key}={value}" for key, value in (where.match_labels or {}).items())
-    return f"has all of {labels}" + (f" and is one of {', '.join(where.names)}" if where.names else "")
 
 
 def secondaries(document: Document, policy: NodeLabelPolicy, pairs: Iterable[AliasPair]) -> Iterator[Problem]:

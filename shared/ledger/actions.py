@@ -28,10 +28,12 @@ from shared.domain.actions import (
     Plan,
     Record,
     began,
+    children_of,
     conclude,
     expire,
     lifecycle,
     lost_record,
+    told_of,
     unknown_request,
     unreadable,
 )
@@ -83,7 +85,7 @@ class Actions:
     def accept(self, request: ActionRequest) -> ActionRequest:
         """Record a request; where the id is known already, the first record stands and is returned."""
         self._store.create(f"open-actions/{request.id}", request.deadline.isoformat().encode())
-        self._history.add(request.id, request.requested_at)
+        self._history.add(request.id, request.requested_at, request.parent)
         if self._store.create(f"actions/{request.id}/request.json", request.to_bytes()):
             return request
         return self.request(request.id)
@@ -225,6 +227,14 @@ class Actions:
                 outcomes[number] = [lost_record(name, str(torn)) for name in names]
         return outcomes
 
+    def _known_outcomes(self, request: ActionRequest, plan: Plan | None) -> dict[int, list[Outcome]]:
+        """The outcomes stored so far, and those of clusters whose own action has ended, of which this one was not told."""
+        known = self.part_outcomes(request.id, plan)
+        for child in children_of(request):
+            if child.part not in known and (ended := self.outcome(child.id)):
+                known[child.part] = [told_of(child, ended)]
+        return known
+
     # states
 
     def lifecycle(self, action: str) -> Lifecycle:
@@ -324,7 +334,7 @@ class Actions:
             return None
         if now < request.deadline:
             return None
-        return self.end(action, expire(plan, self.part_outcomes(action, plan), request, now))
+        return self.end(action, expire(plan, self._known_outcomes(request, plan), request, now))
 
     def _end_in_time(self, action: str, torn: RecordUnreadable, now: datetime) -> ActionOutcome | None:
         """Only the request can't be read: parts that are under way may still end it as planned, until its deadline."""
@@ -393,6 +403,8 @@ def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:
             "id": request.id,
             "name": request.name,
             "cluster": request.cluster,
+            "clusters": request.children,
+            "parent": request.parent,
             "revision": outcome.revision,
             "requested_by": request.requested_by,
             "dry_run": request.dry_run,

@@ -1,6 +1,7 @@
 """When each action was asked for, so that the newest are listed, and the oldest forgotten, without looking at all of them.
 
 actions-by-day/<day>/<k>-<id>    an action that was asked for on this day; k falls as the day goes on, so that the last one is listed first
+actions-by-day/<day>/<k>-<parent>-<id>   one cluster's action, of an action over several; lists leave it out
 upgrades/actions-by-day/<day>    the days on which actions of a release that wrote no such entries were looked for
 upgrades/actions-by-day/done     all of them have their entry; until then a list looks at every action there is
 """
@@ -30,14 +31,15 @@ class History:
         self._store = store
         self._whole = False
 
-    def add(self, action: str, at: datetime) -> None:
+    def add(self, action: str, at: datetime, parent: str | None = None) -> None:
         """Give an action its entry."""
-        self._store.create(entry_of(action, at), b"")
+        self._store.create(entry_of(f"{parent}-{action}" if parent else action, at), b"")
 
     def newest_first(self) -> Iterator[str]:
-        """Every action's id."""
+        """Every action's id, without those that belong to a parent."""
         seen = set[str]()
-        for _, moment in itertools.groupby(self._entries() if self._is_whole() else self._of_all(), key=_moment):
+        entries = filter(_stands_alone, self._entries() if self._is_whole() else self._of_all())
+        for _, moment in itertools.groupby(entries, key=_moment):
             for action in sorted(map(action_of, moment), reverse=True):
                 if action not in seen:
                     seen.add(action)
@@ -91,8 +93,9 @@ class History:
             after, page = keys[-1], PAGE
 
     def _unlisted(self) -> list[str]:
+        actions = self._store.folders("actions/")  # first: an action that is recorded at this moment had its entry before
         listed = {action_of(key) for key in self._store.keys(DAYS)}
-        return [action for action in self._store.folders("actions/") if _ID.fullmatch(action) and action not in listed]
+        return [action for action in actions if _ID.fullmatch(action) and action not in listed]
 
     def _of_all(self) -> Iterator[str]:
         """The entries, and those that actions without one would have by their ids."""
@@ -105,6 +108,11 @@ class History:
 def action_of(key: str) -> str:
     """Whose entry it is."""
     return key.rpartition("-")[2]
+
+
+def _stands_alone(key: str) -> bool:
+    """Whether the entry is of an action without a parent."""
+    return key.split("/")[2].count("-") == 1
 
 
 def _moment(key: str) -> str:

@@ -4,15 +4,16 @@ anew.
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from ulid import ULID
 
-from shared.domain.actions import lost_record
+from shared.domain.actions import ActionRequest, lost_record
 from shared.domain.labels.impact import Accepting
 from shared.domain.names import UPDATE_LABELS, UPDATE_VERSIONS
-from shared.ledger.actions import NeverPlanned, WrongState
+from shared.ledger.actions import Command, NeverPlanned, UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable, numbered, read_as
 from shared.messages import Malformed, NodeApply, Outgoing, PartResult, RelabelRequest, VersionUpdate
 from shared.work.releasing import releases, take_back
@@ -23,8 +24,54 @@ NOTHING = Accepting()
 
 def control(action: str, verb: str, by: str, world: World, now: datetime) -> None:
     """Do what the verb says. Parked parts go back on the bus when the action goes on, and when it is stopped: there they
-    are reported as stopped. Raises UnknownAction and WrongState.
+    are reported as stopped. An action over several clusters passes it on to theirs. Raises UnknownAction and WrongState.
     """
+    asked = world.actions.shown(action)
+    if asked and asked.clusters:
+        _control_several(asked, verb, by, world, now)
+    else:
+        _control_one(action, verb, by, world, now)
+
+
+def _control_several(parent: ActionRequest, verb: str, by: str, world: World, now: datetime) -> None:
+    """Said again, a verb reaches the clusters' actions that it did not reach the first time."""
+    children = [*parent.children.values()]
+    try:
+        world.actions.control(parent.id, verb, by, now)
+    except WrongState:
+        if not _give(children, Command(verb=verb, by=by, at=now), world):
+            raise
+    bring_in_step(parent.id, children, world, now)
+    if verb == "stop":
+        world.bus.publish(PartResult.TOPIC, [PartResult(action=parent.id).outgoing()])
+
+
+def bring_in_step(parent: str, children: Sequence[str], world: World, now: datetime, *, fresh: bool = False) -> None:
+    """Give the actions of several clusters the verb that their parent was given last, and the one after it if that comes meanwhile.
+
+    `fresh`: only those that were given none, which were recorded after their parent was stopped or paused.
+    """
+    given = "unpause" if fresh else ""
+    commands = world.actions.commands(parent)
+    if fresh and commands:
+        children = [child for child in children if not world.actions.commands(child)]
+    while commands and commands[-1].verb != given:
+        _give(children, commands[-1], world)
+        given = commands[-1].verb
+        commands = world.actions.commands(parent)
+
+
+def _give(actions: Sequence[str], command: Command, world: World) -> bool:
+    """Give actions a verb. Whether any took it: one that has ended, is not recorded yet, or stands so already, does not."""
+    taken = False
+    for action in actions:
+        with suppress(WrongState, UnknownAction):
+            _control_one(action, command.verb, command.by, world, command.at)
+            taken = True
+    return taken
+
+
+def _control_one(action: str, verb: str, by: str, world: World, now: datetime) -> None:
     try:
         world.actions.control(action, verb, by, now)
     except WrongState:
@@ -46,7 +93,7 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
 
 def _take_back(action: str, world: World, now: datetime) -> None:
     """What is stopped is no longer released to the nodes that it has not reached. What can't be read waits for the action's end."""
-    with contextlib.suppress(RecordUnreadable):
+    with suppress(RecordUnreadable):
         request, plan = world.actions.request(action), world.actions.plan(action)
         if plan and releases(request):
             take_back(request, plan, world.actions.part_outcomes(action, plan).values(), world, now)
@@ -94,8 +141,8 @@ def parked(task: NodeApply | VersionUpdate, world: World) -> bool:
 
 
 def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> RelabelRequest:
-    """The request for the unsuccessful nodes of an action; for all that it was about, where it ended before any node had an outcome.
-    `accept`: what it accepts beyond the limits.
+    """The request for the unsuccessful nodes of an action, or all nodes of its unsuccessful clusters; for all that it was about, where it
+    ended before any node had an outcome. `accept`: what it accepts beyond the limits.
 
     Raises UnknownAction, and WrongState where there is nothing to retry.
     """
@@ -106,8 +153,10 @@ def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> 
         raise WrongState(f"action {action} can't be retried: the next version check takes up what it left")
     anew = {"action": str(ULID()), "requested_by": by, "retry_of": action, "revision": asked.revision}
     again = RelabelRequest.again(asked).model_copy(update=anew | accept.accepting())
+    if ended.unsuccessful and asked.clusters:
+        return again.model_copy(update={"clusters": ended.unsuccessful})
     if ended.unsuccessful:
         return again.model_copy(update={"name": UPDATE_LABELS, "target_nodes": ended.unsuccessful, "node_filter": None})
     if ended.result == "success" or ended.counts:
-        raise WrongState(f"action {action} can't be retried: no node of it failed")
+        raise WrongState(f"action {action} can't be retried: no {'cluster' if asked.clusters else 'node'} of it failed")
     return again

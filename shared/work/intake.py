@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from shared.domain.actions import ActionRequest
+from shared.domain.actions import MAX_PARTS, ActionRequest
+from shared.domain.clusters import EVERY, choose
 from shared.domain.labels.releases import Mark
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
 from shared.ledger.actions import deadline
@@ -75,6 +76,48 @@ def refuse_older(request: RelabelRequest, revision: int, released: Released) -> 
         raise Rejected(Refusal("NewerReleased", f"revision {revision} is older than what is released to {some}: {way}"))
 
 
+def clusters_meant(request: RelabelRequest, revision: Revision, world: World) -> list[str]:
+    """The clusters that a request is for: the one that it names, or is understood to mean, or several. Raises Rejected."""
+    if request.clusters is None:
+        try:
+            return [request.cluster or world.default_cluster(revision)]
+        except Refused as refused:
+            every = "" if request.target_nodes else f'; or ask for all of them: `--all-clusters`, in requests `"clusters": "{EVERY}"`'
+            raise Rejected(Refusal(refused.reason, f"{refused}{every}")) from refused
+    known = world.labelled_clusters(revision)
+    clusters, unknown = choose(request.clusters, known)
+    there = ", ".join(f"{name} ({_in_words(labels)})" for name, labels in sorted(known.items())) or "none"
+    if unknown:
+        from shared.domain.documents.kinds import did_you_mean
+
+        raise _unknown(*(f"no cluster {name[:80]!r}{did_you_mean(name, known)} (there: {', '.join(sorted(known))})" for name in unknown))
+    if not clusters:
+        raise _unknown(f"no cluster has {request.clusters}; there: {there}")
+    if len(clusters) > MAX_PARTS:
+        too_many = f"{len(clusters)} clusters are meant, and one action takes {MAX_PARTS}: choose some by their labels"
+        raise Rejected(Refusal("TooManyClusters", too_many))
+    return clusters
+
+
+def _unknown(*messages: str) -> Rejected:
+    return Rejected(*(Refusal("ClusterUnknown", message) for message in messages))
+
+
+def _in_words(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "no labels"
+
+
+def check_cluster(request: RelabelRequest, cluster: str, revision: Revision, committed: Revision, world: World, *, reach: bool) -> None:
+    """Raises Rejected where the cluster can't be opened or a node is unknown, and Refused or Unavailable where it does not answer."""
+    try:
+        access = world.cluster(cluster, committed)
+    except Refused as refused:
+        raise Rejected(Refusal(refused.reason, str(refused))) from refused
+    if reach:
+        access.server_version()
+    refuse_unknown(request.target_nodes or (), revision, access, cluster)
+
+
 def accept(
     request: RelabelRequest,
     action: str,
@@ -104,19 +147,17 @@ def accept(
     if not request.whole_site and not world.revisions.any_tagged(SITE_TAGS):
         how = f"run {UPDATE_SITE} (`hullmark relabel --all`), or adopt a deployed site: `hullmark documents tag N {SITE_ACTION_SUCCESS}`"
         raise Rejected(Refusal("NoSiteAction", f"no revision has taken part in a site action yet: {how}"))
-    try:
-        cluster = request.cluster or world.default_cluster(committed)
-        access = world.cluster(cluster, committed)
-    except Refused as refused:
-        raise Rejected(Refusal(refused.reason, str(refused))) from refused
-    if reach:
-        access.server_version()
-    refuse_unknown(request.target_nodes or (), revision, access, cluster)
+    clusters = clusters_meant(request, committed, world)
+    where: dict[str, Any] = {"cluster": "", "clusters": clusters}
+    if len(clusters) == 1:
+        where = {"cluster": clusters[0], "clusters": None}
+        check_cluster(request, clusters[0], revision, committed, world, reach=reach)
     if revision.number < committed.number:
-        refuse_older(request, revision.number, in_force.state(cluster))
+        for cluster in clusters:
+            refuse_older(request, revision.number, in_force.state(cluster))
     return world.actions.accept(
         ActionRequest(
-            **request.asked() | {"cluster": cluster},
+            **request.asked() | where,
             id=action,
             revision=revision.number,
             requested_at=now,

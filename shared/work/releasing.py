@@ -20,8 +20,10 @@ TAKEN_BACK = frozenset({"stopped", "expired"})
 
 
 def releases(request: ActionRequest) -> bool:
-    """Whether an action releases what it brings: dry runs and sweeps bring nothing that is new."""
-    return not request.dry_run and request.name not in (DRIFT_SWEEP, UPDATE_VERSIONS)
+    """Whether an action releases what it brings: dry runs and sweeps bring nothing that is new, and of an action over several clusters each
+    cluster's own releases it.
+    """
+    return not request.dry_run and not request.clusters and request.name not in (DRIFT_SWEEP, UPDATE_VERSIONS)
 
 
 def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:

@@ -348,8 +348,8 @@ def test_a_policy_for_a_cluster_that_no_document_describes_is_a_warning() -> Non
             [("spec.clusters.matchLabels.env", "no Cluster document has the label env=devv: did you mean dev?")],
         ),
         ({"matchLabels": {"envv": "dev"}}, [("spec.clusters.matchLabels.envv", "no Cluster document has a label envv: did you mean env?")]),
-        ({"matchLabels": {"env": "prod", "region": "eu"}}, [("spec.clusters", "no Cluster document has all of env=prod, region=eu")]),
-        ({"names": ["b"], "matchLabels": {"env": "dev"}}, [("spec.clusters", "no Cluster document has all of env=dev and is one of b")]),
+        ({"matchLabels": {"env": "prod", "region": "eu"}}, [("spec.clusters", "no Cluster document has env=prod and region=eu")]),
+        ({"names": ["b"], "matchLabels": {"env": "dev"}}, [("spec.clusters", "no Cluster document has env=dev and the name b")]),
     ],
 )
 def test_labels_that_no_cluster_carries_are_a_warning(clusters: dict[str, Any], expected: list[tuple[str, str]]) -> None:

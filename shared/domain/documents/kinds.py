@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Strict, Tag, ValidationError, model_validator
 
+from shared.domain.clusters import ClusterMatch as ClusterMatch
 from shared.domain.documents.access import NO_FILES, Access
 from shared.domain.documents.reading import Document, Path, Problem, type_name
 from shared.domain.documents.strict import StrictModel, field_name
@@ -76,24 +77,6 @@ class NodeMatch(StrictModel):
     def restricts(self) -> bool:
         """Whether any criterion is given."""
         return bool(self.names or self.match_labels or self.match_expressions or self.tags or self.racks)
-
-
-class ClusterMatch(StrictModel):
-    """Which clusters: every criterion given must hold; `match_labels` look at the labels of the Cluster documents."""
-
-    names: Names | None = None
-    match_labels: dict[str, str] | None = None
-
-    @model_validator(mode="after")
-    def _says_which(self) -> Self:
-        if not self.names and not self.match_labels:
-            raise ValueError("names no criterion: leave `clusters` out to mean every cluster, or give `names` or `matchLabels`")
-        return self
-
-    def means(self, cluster: str, labels: Mapping[str, str]) -> bool:
-        """Whether a cluster with these labels is meant."""
-        wanted = self.match_labels or {}
-        return (self.names is None or cluster in self.names) and all(labels.get(key) == value for key, value in wanted.items())
 
 
 _LIST, _CRITERIA = "[list]", "[criteria]"

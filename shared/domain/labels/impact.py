@@ -120,6 +120,8 @@ class Acceptance(BaseModel):
 
 
 NOTHING_ACCEPTED = Acceptance()
+BLOCKING = frozenset({"TooManyRemovals", "TooManyTakeovers", "TooManyChanges"})
+"""The reasons of a verdict."""
 
 
 def _no_truth_value(value: Any) -> Any:

@@ -36,6 +36,7 @@ REQUESTS = Group(
             "the cluster is ambiguous, or there is no way to reach it",
             "name one of the revision's Cluster documents, or set `HULLMARK_CLUSTER`",
         ),
+        "TooManyClusters": Reason("more clusters are meant than one action takes", "choose some of them by their labels, then the others"),
         "UnknownParameter": Reason("the action takes no such parameter", "choose one that the message lists"),
         "UnsupportedAction": Reason("no such action can be requested", "see [actions.md](actions.md)"),
         "UnknownAction": Reason("there is no action with this id", "`hullmark actions list` shows the existing ones"),
@@ -117,6 +118,12 @@ OUTCOMES = Group(
             "nothing is released to the node: the action that brought its release was stopped", "`hullmark relabel NODE`"
         ),
         "Stale": Reason("the object kept changing while it was being written", "retry the action"),
+        "PartialSuccess": Reason(
+            "one of several clusters: some of its nodes failed, or are missing", "`hullmark actions show ID`, with the id in the message"
+        ),
+        "NodesFailed": Reason(
+            "one of several clusters: none of its nodes could be brought in sync", "`hullmark actions show ID`, with the id in the message"
+        ),
         "Stopped": Reason("the action was stopped before this was done", "retry the action"),
         "Expired": Reason("there was no result by the action's deadline", "retry the action; look for what held it up"),
         "RecordUnreadable": Reason(
