@@ -1,4 +1,6 @@
-"""`/node-labels/{node}`: Promenade's call (docs/airship.md §3). It writes at once, under our field manager, and says what changed."""
+"""`/node-labels/{node}`: Promenade's call (docs/airship.md §3). It writes at once, under our field manager, and says what changed.
+`/nodes`: how nodes stand to what is released to them.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,13 @@ from functions.api.answers import ApiError, Said, Status, answers, send, success
 from functions.api.identity import who
 from shared import wiring
 from shared.domain.keys import SUBDOMAIN
+from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.policies import DeclaredLabels, declare, diff
 from shared.domain.labels.requested import asked_for, back_again, refusals
 from shared.domain.outcomes import Changes
 from shared.ledger.revisions import Revision
 from shared.ports import Cluster, Conflict, Node, NodeGone, Refused, Stale
+from shared.work.nodes import node_states
 from shared.world import World
 
 routes = APIBlueprint("nodes", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="node-labels", description="Promenade's node labels")])
@@ -35,6 +39,15 @@ class NodeQuery(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
     cluster: str | None = Field(default=None, max_length=253, description="Default: the default cluster.")
+
+
+class NodesQuery(NodeQuery):
+    """Which nodes, a page at a time."""
+
+    names: str | None = Field(default=None, max_length=8000, description="Names with commas. Default: every node.")
+    out_of_sync: bool = Field(default=False, description="Only nodes that are out of sync.")
+    after: str = Field(default="", max_length=253, description="Only names after this one: `next` of the page before.")
+    limit: int = Field(default=500, ge=1, le=10_000, description="At most so many; a page is also bounded in bytes.")
 
 
 class PutQuery(NodeQuery):
@@ -123,6 +136,15 @@ class _At:
     def owned(self) -> list[str]:
         """Keys that we hold by Apply."""
         return sorted(self.node.applied.get(self.cluster.owner.name, ()))
+
+
+@routes.get("/nodes", responses=answers(200, NodeStates))
+def list_nodes(query: NodesQuery) -> Response:
+    """Show each node's labels with who holds them, what is released to it, and why it is out of sync, as `hullmark nodes` does.
+
+    In order of names; where there are more, `next` is what `after` has to be for the next page.
+    """
+    return send(node_states(NodesRequest.model_validate(query.model_dump()), wiring.world()))
 
 
 @routes.get("/node-labels/<node>", responses=answers(200, NodeBody, 404))

@@ -18,6 +18,7 @@ COMMANDS = {
     "select": ("local.cli.labels:select", "Show the nodes that a filter selects from the design."),
     "plan": ("local.cli.plan:plan", "Show what would change on which node, and why."),
     "relabel": ("local.cli.relabel:relabel", "Bring nodes in sync with the newest committed documents."),
+    "nodes": ("local.cli.nodes:nodes", "Show each node's release, whether it is in sync, and why not."),
     "actions": ("local.cli.actions:actions", "List, show and watch actions; stop, pause, unpause and retry them."),
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
     "versions": ("local.cli.versions:versions", "Show which versions a fleet runs, and which updates are due, when and why."),

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -25,6 +25,7 @@ from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting
+from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.site import load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
@@ -35,6 +36,10 @@ from shared.work.intake import REVISION_REJECTED, Refusal, Rejected
 from shared.work.planning import Declarations
 
 T = TypeVar("T")
+PAGE = 5000
+"""Nodes that are asked for at a time; the server bounds a page in bytes, too."""
+URL_NAMES = 4000
+"""Characters of names in one URL."""
 CONNECT_SECONDS, READ_SECONDS = 5.0, 60.0
 TIMEOUT = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
 RETRIES = urllib3.Retry(
@@ -203,6 +208,7 @@ class Server:
         self.ledger = ServerLedger(http)
         self.documents = ServerDocuments(http)
         self.plans = ServerPlans(http)
+        self.nodes = ServerNodes(http)
 
     def versions(self, *, live: bool) -> ServerVersions:
         return ServerVersions(self._http, live)
@@ -423,6 +429,37 @@ class ServerPlans:
 
     def documents(self, asked: PlanRequest, declared: Declarations) -> LabelPlan:
         raise Failure("Usage", "a server plans its committed documents: commit first, or give --nodes to plan here")
+
+
+class ServerNodes:
+    """Nodes of the server's clusters."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def states(self, asked: NodesRequest) -> NodeStates:
+        pages = [page for some in _in_urls(asked.names) for page in self._pages(asked, some)]
+        every = {name: node for page in pages for name, node in page.nodes.items()}
+        return NodeStates(cluster=pages[-1].cluster, committed=pages[-1].committed, nodes=every)
+
+    def _pages(self, asked: NodesRequest, names: str) -> Iterator[NodeStates]:
+        query = {"cluster": asked.cluster or "", "names": names, "out_of_sync": str(asked.out_of_sync).lower()}
+        given = {name: value for name, value in query.items() if value}
+        page = self._http.get("/nodes", NodeStates, **given, limit=PAGE)
+        yield page
+        while page.next:
+            page = self._http.get("/nodes", NodeStates, **given, limit=PAGE, after=page.next)
+            yield page
+
+
+def _in_urls(names: Sequence[str] | None) -> list[str]:
+    """The names with commas, as many at a time as fit into a URL; one empty text for every node."""
+    texts = [""]
+    for name in sorted(names or ()):
+        if texts[-1] and len(texts[-1]) + len(name) >= URL_NAMES:
+            texts.append("")
+        texts[-1] += f",{name}" if texts[-1] else name
+    return texts
 
 
 class ServerVersions:

@@ -27,6 +27,7 @@ from shared.domain.actions import ActionOutcome
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting
+from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
@@ -35,6 +36,7 @@ from shared.messages import RelabelRequest
 from shared.work import releasing
 from shared.work.comparison import compare
 from shared.work.control import retried
+from shared.work.nodes import node_states
 from shared.work.planning import Declarations
 from shared.work.plans import plan_committed, plan_documents
 from shared.world import Settings, World
@@ -67,6 +69,11 @@ class Embedded:
     def plans(self) -> EmbeddedPlans:
         self._left_open()
         return EmbeddedPlans(self._world)
+
+    @functools.cached_property
+    def nodes(self) -> EmbeddedNodes:
+        self._left_open()
+        return EmbeddedNodes(self._world)
 
     def at_work(self) -> Cloud:
         """The cloud itself, once it has gone on with what earlier commands left unfinished."""
@@ -231,6 +238,16 @@ class EmbeddedPlans:
 
     def documents(self, asked: PlanRequest, declared: Declarations) -> LabelPlan:
         return plan_documents(asked, declared, self._world)
+
+
+class EmbeddedNodes:
+    """Nodes of the clusters that are reached from here."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def states(self, asked: NodesRequest) -> NodeStates:
+        return node_states(asked, self._world)
 
 
 def _summary(about: Committed, tags: list[str], trouble: str = "") -> RevisionSummary:

@@ -17,6 +17,7 @@ from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting
+from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.messages import RelabelRequest
@@ -232,6 +233,14 @@ class Plans(Protocol):
         ...
 
 
+class Nodes(Protocol):
+    """How nodes stand to what is released to them."""
+
+    def states(self, asked: NodesRequest) -> NodeStates:
+        """All that are asked for, on one page. Raises Rejected."""
+        ...
+
+
 class Versions(Protocol):
     """The versions of one fleet. Every answer says which parts of the fleet could not be reached."""
 
@@ -261,6 +270,8 @@ class Service(Protocol):
     def documents(self) -> Documents: ...
     @property
     def plans(self) -> Plans: ...
+    @property
+    def nodes(self) -> Nodes: ...
 
     def versions(self, *, live: bool) -> Versions:
         """The fleet of the newest revision; with `live`, what its Cluster documents name is asked too. Raises Rejected."""

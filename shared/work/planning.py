@@ -21,7 +21,6 @@ from shared.domain.nodes import Node, Owner
 from shared.domain.outcomes import RELEASED_SINCE, NodeTask, Outcome
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
-from shared.ports import Cluster
 from shared.world import World
 
 T = TypeVar("T")
@@ -163,12 +162,17 @@ class Nothing:
 class ByRelease:
     """Each node is planned by what is released to it; with `asked`, by that revision where it is not older than the node's."""
 
-    def __init__(self, name: str, world: World, in_force: InForce, *, asked: int = 0, asks_version: bool = False) -> None:
-        """`asks_version`: ask for the cluster's version, in place of the one that is known since some minutes."""
+    def __init__(
+        self, name: str, world: World, in_force: InForce, *, asked: int = 0, asks_version: bool = False, seen: Observed | None = None
+    ) -> None:
+        """`asks_version`: ask for the cluster's version, in place of the one that is known since some minutes. `seen`: the cluster's nodes,
+        where somebody else looks at them too.
+        """
+        cluster = world.cluster(name, in_force.committed)
         self.released = in_force.state(name)
-        self.cluster: Cluster = world.cluster(name, in_force.committed)
+        self.cluster: Observed = seen or cluster
         self._name, self._world, self._asked = name, world, asked
-        self._version = functools.cache(self.cluster.server_version if asks_version else lambda: world.server_version(name, self.cluster))
+        self._version = functools.cache(cluster.server_version if asks_version else lambda: world.server_version(name, cluster))
         self._grounds: dict[Mark, Ground | RecordUnreadable] = {}
 
     @property
