@@ -42,6 +42,7 @@ CALLS = {
     "/v1.0/tasks": {"get", "post"},
     "/v1.0/tasks/{task}": {"get"},
     "/v1.0/nodefilter": {"post"},
+    "/v1.0/nodes": {"get"},
     "/v1.0/versions": {"get"},
     "/v1.0/versions/plan": {"get"},
     "/v1.0/versions/calendar": {"get"},
