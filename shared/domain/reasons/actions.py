@@ -80,6 +80,8 @@ OUTCOMES = Group(
         "shared/domain/labels/planning.py",
         "shared/domain/labels/impact.py",
         "shared/domain/labels/plans.py",
+        "shared/domain/labels/node_states.py",
+        "shared/domain/labels/reach.py",
         "shared/work/planning.py",
         "shared/domain/outcomes.py",
         "shared/ports.py",
@@ -115,7 +117,12 @@ OUTCOMES = Group(
             "and it was applied instead",
         ),
         "NotReleased": Reason(
-            "nothing is released to the node: the action that brought its release was stopped", "`hullmark relabel NODE`"
+            "nothing is released to the node: no action has, or the one that did was stopped",
+            "`hullmark relabel --all`, or `hullmark relabel NODE`",
+        ),
+        "NewerRevisionWaits": Reason(
+            "the node is in sync with what is released to it, and a newer revision is committed that nobody has released to it",
+            "`hullmark plan` shows what it would change; `hullmark relabel` releases it",
         ),
         "Stale": Reason("the object kept changing while it was being written", "retry the action"),
         "PartialSuccess": Reason(
