@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shared.domain.documents.kinds import PodLabelPolicySpec
 from shared.domain.pods.copying import Additions, Copying, Own, Placement, copying, decide, needs_own
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.releases import InForce
 from shared.ports import Cluster, ClusterError, Pods, StoreError
 from shared.work.node_cache import NodeCache
 from shared.work.reads import Clock, Late, Reads, Refreshed
@@ -31,28 +33,39 @@ OLD = 300.0
 
 
 class PodPolicies:
-    """The policies of one revision, summed up once for each namespace that is asked about."""
+    """The policies that hold in each cluster, summed up once for each namespace that is asked about."""
 
     def __init__(
-        self, policies: Sequence[PodLabelPolicySpec], open_cluster: Callable[[str], Cluster], named: Callable[[str], str] = str
+        self,
+        policies: Sequence[PodLabelPolicySpec] | Mapping[str, Sequence[PodLabelPolicySpec] | StoreError],
+        open_cluster: Callable[[str], Cluster],
+        named: Callable[[str], str] = str,
     ) -> None:
+        """`policies`: for every cluster, or by its declared name, with why they can't be read where that is so."""
         self.open_cluster = open_cluster
         """A cluster by its declared name. Raises ClusterError."""
         self.named = named
         """The declared name of the cluster that a review's path names. Raises Refused for one that nobody declares."""
-        self.keys = copying(policies, None)
-        """Those that any policy wants."""
         self._policies = policies
-        self._sums: dict[str, Copying] = {}
+        every = list(policies.values()) if isinstance(policies, Mapping) else [policies]
+        self.keys = copying([policy for some in every if not isinstance(some, StoreError) for policy in some], None)
+        """Those that any policy wants."""
+        self._sums: dict[tuple[str, str], Copying] = {}
 
-    def of(self, namespace: str) -> Copying:
-        """What pods of this namespace get."""
-        keys = self._sums.get(namespace)
+    def of(self, namespace: str, cluster: str) -> Copying:
+        """What pods of this namespace get. Raises StoreError."""
+        keys = self._sums.get((namespace, cluster))
         if keys is None:
             if len(self._sums) >= NAMESPACES:  # a review may name any
                 self._sums.clear()
-            keys = self._sums[namespace] = copying(self._policies, namespace)
+            keys = self._sums[namespace, cluster] = copying(self._of(cluster), namespace)
         return keys
+
+    def _of(self, cluster: str) -> Sequence[PodLabelPolicySpec]:
+        policies = self._policies.get(cluster, ()) if isinstance(self._policies, Mapping) else self._policies
+        if isinstance(policies, StoreError):
+            raise policies
+        return policies
 
 
 class PodTopology:
@@ -79,13 +92,17 @@ class PodTopology:
             declared = self._declared.get(seconds)
         except (Late, StoreError) as error:
             return _nothing(f"the policies can't be read: {error}")
-        keys = declared.of(place.namespace)
-        if not keys:
+        if not declared.keys:
             return Additions()
         try:
             cluster = declared.named(cluster)
+            keys = declared.of(place.namespace, cluster)
         except ClusterError as error:
             return _nothing(str(error))
+        except StoreError as error:
+            return _nothing(f"the policies can't be read: {error}")
+        if not keys:
+            return Additions()
         nodes, reads = self._of(cluster)
         try:
             labels = nodes.labels(place.node, declared.keys, until - self._clock())
@@ -151,12 +168,24 @@ def _own(cluster: Cluster, namespace: str, pod: str, reads: Reads, seconds: floa
 
 
 def declared_by(world: World) -> PodPolicies:
-    """The policies of the newest revision; none before the first one."""
-    revision = world.releases.look().committed
-    policies = revision.policies.pod_policies if revision else ()
+    """The policies that are released in each cluster, those of its base; where nothing was ever released, those of the newest revision, so
+    that topology for pods needs no action on nodes. How a cluster is reached is as committed.
+    """
+    in_force = world.releases.look()
+    revision = in_force.committed
+    names = [name for name in ("default", *(revision.clusters if revision else ())) if world.knows(name, revision)]
 
     def named(name: str) -> str:
         name = world.default_cluster(revision) if name == "default" else name
         return world.must_know(name, revision)
 
+    policies = {name: _released(name, in_force) for name in names}
     return PodPolicies(policies, lambda name: world.cluster(name, revision), named)
+
+
+def _released(cluster: str, in_force: InForce) -> Sequence[PodLabelPolicySpec] | StoreError:
+    try:
+        holding = in_force.holding(cluster) or in_force.committed
+        return holding.policies.pod_policies if holding else ()
+    except RecordUnreadable as torn:  # of this cluster alone: the others go on
+        return torn

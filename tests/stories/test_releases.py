@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
 from functions.node_event.main import handle
-from shared.domain.actions import ActionRequest
+from shared.domain.actions import ActionOutcome, ActionRequest
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import FilterEntry, NodeFilter
-from shared.messages import NodeApply, NodeChanged, NodeTask, Outgoing, RelabelRequest
+from shared.domain.outcomes import Outcome
+from shared.messages import DeadlineCheck, NodeApply, NodeChanged, NodeTask, Outgoing, RelabelRequest
+from shared.ports import Refused
+from shared.work.control import control, retried
+from shared.work.intake import Rejected, accept
 from tests.stories.fleet import START, Fleet
 
 
@@ -110,3 +115,193 @@ def test_a_record_that_an_earlier_version_kept_is_read() -> None:
     assert read.node_filter
     assert read.node_filter.filter_set == [FilterEntry(filter_type="intersection", node_tags=["gpu"])]
     assert json.loads(read.to_bytes()).items() >= {"name": "relabel_nodes", "cluster": "default", "revision": 3}.items()
+
+
+# --- what waits, what is stopped, what a person sets
+
+
+def sweeps(fleet: Fleet) -> str:
+    action = fleet.sends(name="drift_sweep")
+    fleet.cloud.drain()
+    return action
+
+
+def test_a_sweep_repairs_to_what_is_released_and_never_further(held: Fleet) -> None:
+    sweeps(held)
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r1"}, {"rack": "r1"})
+    held.cluster.set_labels("n1", {"rack": "mine"}, "a-colleague")
+    sweeps(held)
+    assert held.labels("n1") == {"rack": "r1"}
+
+
+def test_a_sweep_keeps_what_single_nodes_were_released(held: Fleet) -> None:
+    held.relabels("n1")
+    sweeps(held)
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r2"}, {"rack": "r1"})
+
+
+def test_a_node_that_joins_while_a_newer_revision_waits_gets_the_released_one(held: Fleet) -> None:
+    held.declares({"n3": {"rack": "r3"}}, adopted=False)
+    held.has_nodes(n3={})
+    tells(held, "n3")
+    assert held.labels("n3") == {}
+
+
+def test_a_site_action_releases_to_every_node_and_to_those_that_join_later(held: Fleet) -> None:
+    held.relabels()
+    held.declares({"n3": {"rack": "r3"}}, adopted=False)
+    held.relabels()
+    held.has_nodes(n3={})
+    tells(held, "n3")
+    assert held.labels("n3") == {"rack": "r3"}
+
+
+def test_what_is_accepted_is_applied_whatever_is_committed_before_it_is_planned(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}})
+    fleet.has_nodes(n1={})
+    accepted = accept(RelabelRequest(target_nodes=["n1"]), "01K9QJ5Y4M0000000000000001", fleet.world, fleet.now)
+    fleet.declares({"n1": {"rack": "r2"}}, adopted=False)
+    fleet.cloud.publish(RelabelRequest.TOPIC, [RelabelRequest.again(accepted).outgoing()])
+    fleet.cloud.drain()
+    assert fleet.labels("n1") == {"rack": "r1"}
+    assert fleet.ended(accepted.id).revision == 1
+
+
+def test_a_dry_run_releases_nothing(held: Fleet) -> None:
+    held.relabels(dry_run=True)
+    sweeps(held)
+    assert held.labels("n1") == {"rack": "r1"}
+
+
+def test_an_action_that_can_not_be_planned_releases_nothing(held: Fleet) -> None:
+    def is_away(call: str, _node: str) -> None:
+        raise Refused("Forbidden", "nobody may list nodes")
+
+    held.cluster.before = is_away
+    held.relabels()
+    held.cluster.before = lambda call, node: None
+    sweeps(held)
+    assert held.labels("n1") == {"rack": "r1"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_sweep_does_not_finish_what_a_person_stopped(held: Fleet, whole: bool) -> None:
+    """The part is parked while the action is paused; stopped, its nodes are what they were."""
+    sweeps(held)
+    action = held.sends(**({"name": "update_site"} if whole else {"target_nodes": ["n1", "n2"]}))
+    paused: list[str] = []
+
+    def pauses(call: str, _node: str) -> None:
+        if call in ("nodes", "node") and not paused:
+            paused.append(call)
+            held.world.actions.control(action, "pause", "an operator", held.now)
+
+    held.cluster.before = pauses
+    held.cloud.drain()
+    assert held.world.releases.head("default").mark("n1").revision == 2
+    control(action, "stop", "an operator", held.world, held.now)
+    assert held.world.releases.head("default").mark("n1").revision == 1
+    held.cloud.drain()
+
+    sweeps(held)
+    tells(held, "n2")
+    assert held.ended(action).result == "stopped"
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r1"}, {"rack": "r1"})
+
+
+def test_a_sweep_does_not_finish_what_expired(held: Fleet) -> None:
+    sweeps(held)
+    action = held.sends(name="update_site")
+    publish = held.cloud.publish
+
+    def loses_parts(topic: str, messages: Sequence[Outgoing]) -> None:
+        if topic != NodeApply.TOPIC:
+            publish(topic, messages)
+
+    held.world.bus.publish = loses_parts  # type: ignore[method-assign]
+    held.cloud.drain()
+    held.world.bus.publish = publish  # type: ignore[method-assign]
+    held.now += timedelta(hours=2)
+    publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
+    held.cloud.drain()
+    assert held.ended(action).result == "expired"
+    sweeps(held)
+    assert held.labels("n1") == {"rack": "r1"}
+
+
+def test_a_part_that_is_being_written_when_its_action_is_stopped_puts_its_nodes_back(held: Fleet) -> None:
+    sweeps(held)
+    action = held.sends(name="update_site")
+
+    def stops(call: str, _node: str) -> None:
+        if call == "apply_labels" and not held.world.actions.stopped(action):
+            control(action, "stop", "an operator", held.world, held.now)
+
+    held.cluster.before = stops
+    held.cloud.drain()
+    assert held.ended(action).counts == {"stopped": 2}
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r1"}, {"rack": "r1"})
+
+
+def test_an_action_stopped_before_it_is_planned_releases_nothing(held: Fleet) -> None:
+    sweeps(held)
+    action = held.sends(name="update_site")
+    accept(RelabelRequest(name="update_site"), action, held.world, held.now)
+    control(action, "stop", "an operator", held.world, held.now)
+    held.cloud.drain()
+    sweeps(held)
+    assert held.world.releases.head("default").base == 1
+    assert held.labels("n1") == {"rack": "r1"}
+
+
+def test_where_nothing_is_released_documents_have_no_say_and_what_we_hold_stays(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}}, adopted=False)
+    fleet.has_nodes(n1={"beta.kubernetes.io/os": "linux", "kubernetes.io/os": "windows"})
+    fleet.cluster.apply_labels("n1", fleet.node("n1").uid, {"pool": "blue"})
+    tells(fleet, "n1")
+    sweeps(fleet)
+    labels = fleet.labels("n1")
+    assert labels["pool"] == "blue"
+    assert "rack" not in labels
+    assert labels["beta.kubernetes.io/os"] == "windows"
+
+
+def test_a_retry_keeps_the_revision_that_its_action_was_accepted_for(held: Fleet) -> None:
+    action = held.relabels("n1")
+    held.world.actions._store.delete(f"actions/{action}/outcome.json")
+    held.world.actions.end(
+        action,
+        ActionOutcome(
+            result="failure", finished_at=held.now, revision=2, counts={"failed": 1}, outcomes=[Outcome(subject="n1", outcome="failed")]
+        ),
+    )
+    held.declares({"n1": {"rack": "r3"}}, adopted=False)
+    again = retried(action, "an operator", held.world)
+    assert again.revision == 2
+
+
+def test_a_revision_older_than_what_is_released_to_a_node_is_refused(held: Fleet) -> None:
+    held.relabels("n1")
+    with pytest.raises(Rejected) as refused:
+        accept(RelabelRequest(target_nodes=["n1", "n2"], revision=1), "01K9QJ5Y4M0000000000000001", held.world, held.now)
+    (problem,) = refused.value.problems
+    assert problem.reason == "NewerReleased"
+    assert "n1 (revision 2)" in problem.message
+    assert "n2" not in problem.message
+
+
+def test_a_store_from_before_releases_reads_as_if_the_newest_site_action_were_everybodys_release(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}}, adopted=False)
+    fleet.world.revisions.tag(1, "site-action-failure", "an operator", fleet.now)
+    fleet.declares({"n1": {"rack": "r2"}}, adopted=False)
+    fleet.has_nodes(n1={})
+    tells(fleet, "n1")
+    assert fleet.labels("n1") == {"rack": "r1"}
+
+
+def test_in_a_new_store_a_cluster_is_released_by_its_own_actions_only(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}}, adopted=False)
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    assert fleet.world.releases.head("default").base == 1
+    assert fleet.world.releases.head("another").base == 0

@@ -92,6 +92,25 @@ def test_an_action_that_is_stopped_meanwhile_keeps_what_was_done(slow: Fleet) ->
     assert slow.ended(action).counts == {"changed": 3, "stopped": 5}
 
 
+def test_the_nodes_that_a_stopped_action_had_reached_keep_its_release_and_the_others_do_not(slow: Fleet) -> None:
+    newer = slow.commits(a_policy("all", {"matchLabels": {"zone": "a"}}, {"rack": "r2"}), adopted=False)
+    action = slow.sends(name="update_site")
+    timed = slow.cluster.before
+
+    def stops(call: str, node: str) -> None:
+        timed(call, node)
+        if call == WRITES and not slow.world.actions.stopped(action):
+            slow.world.actions.control(action, "stop", "an operator", START)
+
+    slow.cluster.before = stops
+    slow.cloud.drain()
+    reached = {told.subject for told in slow.ended(action).outcomes if told.outcome == "changed"}
+    released = slow.world.releases.head("default")
+    assert len(reached) == 3
+    assert {name for name in (f"n{number}" for number in range(8)) if released.mark(name).revision == newer} == reached
+    assert released.mark("one that joins later").revision == newer - 1
+
+
 def test_what_is_released_meanwhile_is_applied_to_all_nodes(slow: Fleet) -> None:
     action = slow.sends(name="update_site")
     written: list[str] = []
