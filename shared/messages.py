@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from shared.domain.actions import MAX_PARTS, ActionRequest, Ask, action_id
+from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import names_listed
 from shared.domain.names import UNKNOWN, UPDATE_LABELS, WHOLE_SITE, RelabelName
@@ -154,6 +155,16 @@ class RelabelRequest(Ask, Message):
     def _list_or_comma_string(cls, value: Any) -> Any:
         return names_listed(value)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_its_plan_says(cls, value: Any) -> Any:
+        """A request that is bound to a plan means the plan's nodes, in the plan's cluster."""
+        if not isinstance(value, dict) or not (plan := value.get("plan")):
+            return value
+        body = plan if isinstance(plan, dict) else dict(plan) if isinstance(plan, BoundPlan) else {}
+        names = sorted(nodes) if isinstance(nodes := body.get("nodes"), dict) else None
+        return {**value, "target_nodes": value.get("target_nodes") or names, "cluster": value.get("cluster") or body.get("cluster")}
+
     def as_claimed(self) -> Self:
         """The request as the bus brings it: whoever it names counts as claimed, not as known. An action that is recorded keeps its name."""
         if self.requested_by == UNKNOWN or self.requested_by.startswith(CLAIMED):
@@ -167,6 +178,8 @@ class RelabelRequest(Ask, Message):
 
     @model_validator(mode="after")
     def _says_which_nodes(self) -> Self:
+        if self.plan and (self.whole_site or self.node_filter is not None):
+            raise ValueError(f"a plan says which nodes: leave {self.name if self.whole_site else 'node_filter'} out")
         if self.clusters is not None and (self.cluster or self.target_nodes):
             raise ValueError("`clusters` go with every node or a node_filter, in place of `cluster`")
         if self.whole_site:
@@ -176,6 +189,14 @@ class RelabelRequest(Ask, Message):
             raise ValueError("give target_nodes or node_filter, not both")
         elif not self.target_nodes and self.node_filter is None:
             raise ValueError("no nodes: give target_nodes, a node_filter, or the name update_site for every node")
+        return self
+
+    @model_validator(mode="after")
+    def _stays_within_its_plan(self) -> Self:
+        if self.plan and (beyond := sorted(set(self.target_nodes or ()) - self.plan.nodes.keys())):
+            raise ValueError(f"the plan does not have {', '.join(beyond[:5])}: an action that is bound to a plan changes nothing else")
+        if self.plan and self.cluster != self.plan.cluster:
+            raise ValueError(f"the plan is for cluster {self.plan.cluster}, not for {self.cluster}")
         return self
 
     @classmethod

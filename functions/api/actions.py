@@ -89,6 +89,7 @@ class CreateAction(BaseModel):
         default=None,
         description="`target_nodes` (a list or a comma string) or `node_filter`; `cluster`, or `clusters` for an action on each "
         "of them (names, `*` for all, or `{names, matchLabels}`); `dry_run`; "
+        "`plan`: what `POST /v1.0/plans` answered, in place of nodes: that is changed and nothing else; "
         "`accept_removals`, `accept_takeovers`, `accept_changes`: a number of nodes.",
     )
 
@@ -130,7 +131,7 @@ def _about_nodes(error: ValidationError) -> bool:
     return any(flaw["loc"][:1] in ((), ("target_nodes",), ("node_filter",)) for flaw in error.errors())
 
 
-PARAMETERS = ("target_nodes", "node_filter", "cluster", "clusters", "dry_run", *Accepting.model_fields)
+PARAMETERS = ("target_nodes", "node_filter", "cluster", "clusters", "dry_run", "plan", *Accepting.model_fields)
 
 
 def _given(body: CreateAction) -> dict[str, Any]:
@@ -146,6 +147,14 @@ def _given(body: CreateAction) -> dict[str, Any]:
     return given
 
 
+def _kept(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as the action shows them: of a plan, which has every node, what it was made for."""
+    plan = parameters.get("plan")
+    if not isinstance(plan, dict) or not isinstance(nodes := plan.get("nodes"), dict):
+        return parameters
+    return {**parameters, "plan": {"revision": plan.get("revision"), "cluster": plan.get("cluster"), "nodes": len(nodes)}}
+
+
 # --- the routes
 
 
@@ -158,7 +167,7 @@ def create_action(query: CreateQuery, body: CreateAction) -> Response:
     recorded and will run.
     """
     world = wiring.world()
-    accepted = start(body.name, _given(body), world, kept=body.parameters or {})
+    accepted = start(body.name, _given(body), world, kept=_kept(body.parameters or {}))
     answer = action_body(Standing(accepted, None, None, "Pending"))
     answer = answer.model_copy(update={"dag_status": "SCHEDULED", "allow_intermediate_commits": query.allow_intermediate_commits})
     return send(answer, 201, {"Location": located(accepted.id)})

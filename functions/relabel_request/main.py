@@ -16,6 +16,7 @@ from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
 from shared.domain.actions import ActionRequest, Plan, child_id, split
+from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NodeTask, Outcome
@@ -108,6 +109,8 @@ def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
         unchanged=planned.unchanged,
         settled=planned.settled,
     )
+    if planned.stale:
+        return plan.model_copy(update={"reason": STALE_PLAN, "message": planned.stale})
     if request.dry_run:
         return plan.model_copy(update={"settled": [*planned.settled, *planned.preview], "message": "dry run: nothing was written"})
     return plan.model_copy(update={"parts": split([task.name for task in planned.tasks])})

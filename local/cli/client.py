@@ -290,7 +290,8 @@ class ServerLedger:
         return {child.cluster: child.id for child in self._answer(action).children}
 
     def submit(self, request: RelabelRequest) -> str:
-        parameters = {"target_nodes", "node_filter", "cluster", "clusters", "dry_run", *Accepting.model_fields}
+        which = {"plan"} if request.plan else {"target_nodes", "node_filter"}
+        parameters = {*which, "cluster", "clusters", "dry_run", *Accepting.model_fields}
         given = request.model_dump(include=parameters, exclude_none=True, mode="json")
         return self._http.call("POST", "/actions", ActionAnswer, json={"name": request.name, "parameters": given}).id
 

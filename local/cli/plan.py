@@ -14,7 +14,7 @@ from local.cli.cloud import service
 from local.cli.inputs import LISTING_BYTES, DeclaredSite, ListedNodes, documents_option, read_bytes, read_files, read_filter
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
 from shared.domain.documents.reading import Source, read_nodes
-from shared.domain.labels.plans import LabelPlan, NodePlan, PlanRequest
+from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.selection import names_listed
 from shared.domain.site import Site, load
 from shared.work.plans import plan_nodes
@@ -51,7 +51,7 @@ def plan(
     planned = _planned(asked, files, listed)
     answer = planned.model_dump(mode="json")
     if out:
-        Path(out).write_text(json.dumps(answer | {"asked": asked.model_dump(mode="json", exclude_none=True)}, indent=2) + "\n")
+        Path(out).write_text(json.dumps(answer, indent=2) + "\n")
     if summary:
         emit(form, planned.summary(), lambda: _summary_lines(planned))
     else:
@@ -96,7 +96,7 @@ def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | Non
 
 
 def _plan_lines(plan: LabelPlan) -> Iterable[Any]:
-    rows = [(name, in_words(key, node), node.reasons.get(key, "")) for name, node in plan.nodes.items() for key in node.changed]
+    rows = [(name, str(change), node.reasons.get(change.key, "")) for name, node in plan.nodes.items() for change in node.by_key]
     if rows:
         yield grid(("node", "change", "why"), rows)
     stays = [(name, why.reason, why.message) for name, why in plan.blocked.items()]
@@ -127,14 +127,3 @@ def _counts(plan: LabelPlan) -> str:
         total = sum(taken.values())
         counts.append((total, f"takeover{'s' if total > 1 else ''} ({', '.join(taken)})"))
     return ", ".join(f"{number} {what}" for number, what in counts)
-
-
-def in_words(key: str, node: NodePlan) -> str:
-    """`rack: mine → platform (kubectl-label)`: the value that is there, the one that comes, and who holds the key now.
-
-    A label's value has no parentheses, so `(none)`, `(empty)` and `(removed)` can't be mistaken for one.
-    """
-    before = node.from_.get(key)
-    old = (before.value or "(empty)") if before else "(none)"
-    new = (node.set[key] or "(empty)") if key in node.set else "(removed)"
-    return f"{key}: {old} → {new}" + (f" ({', '.join(before.holders)})" if before and before.holders else "")

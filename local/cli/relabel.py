@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
@@ -20,11 +20,14 @@ from local.cli.inputs import accept_options, read_bytes, read_filter, who
 from local.cli.output import BLOCKED, ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
 from local.cli.service import ActionSummary, Ledger
 from shared.domain.actions import ActionOutcome
+from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.impact import Accepting
-from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.labels.plans import LabelPlan
 from shared.domain.names import UPDATE_LABELS, UPDATE_SITE
 from shared.messages import RelabelRequest
 
+PLAN_BYTES = 256 << 20
+"""Of a plan's file: 100,000 nodes and more."""
 LOOK = 0.1
 """Seconds between two looks at how far an action is."""
 EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped": PARTIAL, "failure": ERROR, "expired": ERROR}
@@ -54,21 +57,17 @@ def relabel(
     **accepting: int | None,
 ) -> int:
     """Bring nodes in sync with the newest committed documents."""
+    request: RelabelRequest | None
     if plan_file:
-        planned, asked = _kept_plan(plan_file)
-        if stale := _stale(planned, asked):
-            click.echo(f"error: the plan in {plan_file} is stale: {stale}; make a new plan", err=True)
-            if form == "json":
-                click.echo(json.dumps({"errors": [{"reason": "StalePlan", "message": stale}]}))
-            return STALE
-        cluster = _cluster_of_plan(plan_file, cluster or asked.cluster, cluster_labels, all_clusters)
-        if not nodes and not filter_file and not everything:
-            nodes = tuple(planned.nodes)
-            if not nodes:
-                emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
-                return 0
-    where = clusters_asked(cluster, cluster_labels, all_clusters)
-    request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting))
+        if filter_file or everything:
+            raise Failure("Usage", "--plan says which nodes: leave --filter and --all out")
+        cluster = _cluster_of_plan(plan_file, cluster, cluster_labels, all_clusters)
+        if (request := bound_request(plan_file, nodes, cluster, dry_run, Accepting(**accepting))) is None:
+            emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
+            return 0
+    else:
+        where = clusters_asked(cluster, cluster_labels, all_clusters)
+        request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting))
     ledger = service().ledger
     with if_interrupted(
         "`hullmark actions list` shows whether the action was recorded; if so it continues; follow it with `actions watch`"
@@ -83,7 +82,7 @@ def build_request(
     """The message that the arguments mean; `where`: its cluster or clusters. Raises Failure where they mean none, or several."""
     if bool(nodes) + bool(filter_file) + everything != 1:
         raise Failure("Usage", "choose nodes by name, with --filter FILE, or with --all")
-    names = list(dict.fromkeys(name.strip() for given in nodes for name in given.split(",") if name.strip()))
+    names = _named(nodes)
     if nodes and not names:
         raise Failure("Usage", "the arguments name no nodes")
     if names and "clusters" in where:
@@ -100,6 +99,30 @@ def build_request(
     )
 
 
+def _named(nodes: Sequence[str]) -> list[str]:
+    """The arguments' nodes: one each, or several with commas."""
+    return list(dict.fromkeys(name.strip() for given in nodes for name in given.split(",") if name.strip()))
+
+
+def bound_request(file: str, nodes: tuple[str, ...], cluster: str | None, dry_run: bool, accept: Accepting) -> RelabelRequest | None:
+    """The message that a plan's file means, or some of its nodes; None where it has no changes. Raises Failure for what is not in it."""
+    plan, names = _kept_plan(file), _named(nodes)
+    if beyond := sorted(set(names) - plan.nodes.keys()):
+        raise Failure("Usage", f"{file} has no changes for {', '.join(beyond)}: --plan writes what the plan says and nothing else")
+    if cluster and cluster != plan.cluster:
+        raise Failure("Usage", f"{file} is a plan for cluster {plan.cluster}, not for {cluster}")
+    if not plan.nodes:
+        return None
+    asked = {
+        "action": str(ULID()),
+        "requested_by": who(),
+        "dry_run": dry_run,
+        "plan": plan.bound(names or plan.nodes),
+        **accept.accepting(),
+    }
+    return RelabelRequest.model_validate(asked)
+
+
 def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:
     """See an action through to its end, with a progress bar on a terminal; tell how it ended. The exit code.
 
@@ -112,6 +135,9 @@ def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:
             else:
                 ledger.wait(action)
     answer = answer_of(action, ledger)
+    if answer.get("reason") == STALE_PLAN:
+        click.echo(f"error: {answer['message']}", err=True)
+        answer["errors"] = [{"reason": STALE_PLAN, "message": answer["message"]}]
     emit(form, answer, lambda: result_lines(answer))
     return exit_code(answer)
 
@@ -216,7 +242,9 @@ def change_text(changes: Mapping[str, Any]) -> str:
 
 
 def exit_code(answer: Mapping[str, Any]) -> int:
-    """0 done, 1 failure, 3 where a part of the nodes failed, 4 where it was blocked."""
+    """0 done, 1 failure, 3 where a part of the nodes failed, 4 where it was blocked, 5 where its plan is stale."""
+    if answer.get("reason") == STALE_PLAN:
+        return STALE
     return EXIT.get(str(answer["result"]), 0 if answer["result"] is None else ERROR)
 
 
@@ -227,25 +255,16 @@ def _cluster_of_plan(file: str, cluster: str | None, labels: str | None, every: 
     return cluster
 
 
-def _kept_plan(file: str) -> tuple[LabelPlan, PlanRequest]:
-    """The plan in a file of `hullmark plan --out`, and how it was asked for. Raises Failure."""
+def _kept_plan(file: str) -> LabelPlan:
+    """The plan in a file of `hullmark plan --out`. Raises Failure."""
     try:
-        kept = json.loads(read_bytes(file))
-        return LabelPlan.model_validate(kept), PlanRequest.model_validate(kept["asked"])
+        return LabelPlan.model_validate(json.loads(read_bytes(file, PLAN_BYTES)))
     except ValidationError as error:
         flaw = error.errors(include_url=False)[0]
+        if flaw["loc"][-1:] == ("from",) and flaw["type"] == "missing":
+            how = "an earlier version of hullmark made this plan, and it does not say what would be replaced"
+            raise Failure("Invalid", f"{file}: {how}: make a new one with `hullmark plan --out`") from error
         where = ".".join(map(str, flaw["loc"]))
-        raise Failure(
-            "Invalid", f"{file}: not a plan from `hullmark plan --out`, or from another version: {where}: {flaw['msg']}"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Failure("Invalid", f"{file}: not a plan from `hullmark plan --out`: {where}: {flaw['msg']}") from error
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise Failure("Invalid", f"{file}: not a plan from `hullmark plan --out`: {error}") from error
-
-
-def _stale(kept: LabelPlan, asked: PlanRequest) -> str:
-    """Why the plan no longer holds; empty where it does."""
-    fresh = service().plans.committed(asked)  # what a relabel goes by: the committed documents, the cluster itself
-    if kept.revision and fresh.revision != kept.revision:
-        return f"it was made for revision {kept.revision}, the newest is {fresh.revision}"
-    differing = sorted(name for name in {*kept.nodes, *fresh.nodes} if kept.nodes.get(name) != fresh.nodes.get(name))
-    return f"different changes are now due on {', '.join(differing[:5])}" if differing else ""

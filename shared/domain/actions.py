@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from ulid import ULID
 
 from shared.domain.clusters import ClusterMatch, in_words
+from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.impact import BLOCKING, Accepting, Impact
 from shared.domain.labels.selection import Selection
 from shared.domain.names import DRIFT_SWEEP, UNKNOWN
@@ -54,6 +55,8 @@ class Ask(Accepting, Selection):
     requested_by: str
     dry_run: bool = False
     retry_of: str | None = None
+    plan: BoundPlan | None = None
+    """What it may change and nothing else: a plan that somebody has seen."""
 
     def asked(self) -> dict[str, Any]:
         """These fields as they are, for the next one that carries them: nothing is dumped or validated again."""
@@ -207,7 +210,7 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
     if plan.of == "clusters":
         return _conclude_clusters(plan, result, outcomes, finished_at, dict(sorted(counts.items())))
     return ActionOutcome(
-        result="blocked" if plan.blocked else "failure" if plan.reason and result == "success" else result,
+        result="blocked" if plan.blocked else "failure" if plan.reason else result,
         reason=plan.reason,
         message=plan.message,
         finished_at=finished_at,

@@ -115,7 +115,8 @@ def check_cluster(request: RelabelRequest, cluster: str, revision: Revision, com
         raise Rejected(Refusal(refused.reason, str(refused))) from refused
     if reach:
         access.server_version()
-    refuse_unknown(request.target_nodes or (), revision, access, cluster)
+    if request.plan is None:  # of a node that is gone, the plan's own judgement says more
+        refuse_unknown(request.target_nodes or (), revision, access, cluster)
 
 
 def accept(

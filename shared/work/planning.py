@@ -12,7 +12,9 @@ from shared.domain.documents.access import Access, Outdated
 from shared.domain.documents.design import DesignNode
 from shared.domain.keys import is_subdomain
 from shared.domain.labels.aliases import in_force
+from shared.domain.labels.bound import STALE_PLAN, BoundPlan, stale_message
 from shared.domain.labels.planning import Rules, Settled, Subject, Write, plan_again, plan_node, subject
+from shared.domain.labels.plans import Differs, Done, Due, judge
 from shared.domain.labels.policies import DeclaredLabels, Policies
 from shared.domain.labels.releases import Mark
 from shared.domain.labels.selection import Selection, matcher
@@ -81,6 +83,8 @@ class Planned:
     """What a dry run answers for the tasks."""
     unchanged: list[str] = field(default_factory=list)
     settled: list[Outcome] = field(default_factory=list)
+    stale: str = ""
+    """Why the plan that the request is bound to no longer holds: nothing is written then, and `settled` has the nodes that differ."""
 
     @property
     def names(self) -> list[str]:
@@ -229,15 +233,42 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
     if only is not None:
         planned.tasks = tasks_for(only, basis)
         return planned
+    if request.plan is not None:
+        _stay_within(request.plan, request, planned, basis)
+        return planned
     for name, decided in decisions(request, basis):
         planned.add(name, decided)
     return planned
 
 
+def _stay_within(plan: BoundPlan, request: ActionRequest, planned: Planned, basis: Basis) -> None:
+    """Plan what a plan has that somebody has seen; where it holds no more for one of its nodes, nothing at all."""
+    if plan.revision not in (None, request.revision):
+        planned.stale = f"the plan is stale: it was made for revision {plan.revision}, and revision {request.revision} is committed"
+        return
+    differing: dict[str, str] = {}
+    for name, node, rules in _meant(request, basis):
+        decided, live = _decided(name, node, rules), None if isinstance(node, RecordUnreadable) else node.live
+        match judge(plan.changes_of(name), decided, live):
+            case Due():
+                planned.add(name, decided)
+            case Done():
+                planned.unchanged.append(name)
+            case Differs(how):
+                differing[name] = how
+    if differing:
+        planned.stale = stale_message(differing, plan)
+        planned.settled = [Outcome(subject=name, outcome="failed", reason=STALE_PLAN, message=how) for name, how in differing.items()]
+
+
 def decisions(selection: Selection, basis: Basis) -> Iterator[tuple[str, Settled | Write]]:
     """Decide every node that is meant, in order of names. Writes nothing: a plan is shown, or sent out, by whoever asks."""
     for name, node, rules in _meant(selection, basis):
-        yield name, plan_node(node, rules) if not isinstance(node, RecordUnreadable) else Settled(lost_record(name, str(node)))
+        yield name, _decided(name, node, rules)
+
+
+def _decided(name: str, node: Subject | RecordUnreadable, rules: Rules) -> Settled | Write:
+    return plan_node(node, rules) if not isinstance(node, RecordUnreadable) else Settled(lost_record(name, str(node)))
 
 
 def unknown_nodes(names: Iterable[str], declared: Declarations, cluster: Observed) -> list[str]:

@@ -89,3 +89,47 @@ def test_a_cluster_that_does_not_answer_is_a_503_with_the_cause(fleet: FrontDoor
 def test_what_is_staged_is_not_planned(fleet: FrontDoor) -> None:
     fleet.stage(policies({"n1": {"rack": "r99"}}))
     assert planned(fleet, target_nodes="n1")["nodes"]["n1"]["set"] == {"rack": "r7"}
+
+
+def test_what_a_plan_answers_binds_an_action_to_it(fleet: FrontDoor) -> None:
+    plan = planned(fleet, target_nodes=["n1"])
+    asked = fleet.create(plan=plan)
+    assert (asked.status_code, asked.json["parameters"]) == (201, {"plan": {"revision": 1, "cluster": "default", "nodes": 1}})
+    fleet.cloud.drain()
+    outcome = fleet.get(f"/v1.0/actions/{asked.json['id']}/outcome").json
+    assert (outcome["result"], outcome["counts"], fleet.labels("n1")["rack"], "rack" in fleet.labels("n2")) == (
+        "success",
+        {"changed": 1},
+        "r7",
+        False,
+    )
+
+
+def test_an_action_whose_plan_is_stale_says_what_differs_and_changes_nothing(fleet: FrontDoor) -> None:
+    plan = planned(fleet, target_nodes=["n1"])
+    fleet.cluster.set_labels("n1", {"rack": "mine"}, "a-colleague")
+    asked = fleet.create(plan=plan)
+    fleet.cloud.drain()
+    shown = fleet.get(f"/v1.0/actions/{asked.json['id']}").json
+    assert (shown["action_lifecycle"], shown["result"]) == ("Failed", "failure")
+    assert "n1 (planned rack: (none) → r7; now due rack: mine → r7 (a-colleague))" in shown["message"]
+    assert fleet.get(f"/v1.0/actions/{asked.json['id']}/outcome").json["reason"] == "StalePlan"
+    assert fleet.labels("n1")["rack"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "says"),
+    [
+        ("update_site", {}, "a plan says which nodes"),
+        ("update_labels", {"target_nodes": ["n1", "n2"]}, "the plan does not have n2"),
+        ("update_labels", {"cluster": "elsewhere"}, "the plan is for cluster default"),
+        ("update_labels", {"plan": {"cluster": "default", "revision": 1, "nodes": {"n1": {"set": {}, "remove": []}}}}, "has no `from`"),
+        ("update_labels", {"plan": [1]}, "plan: Input should be"),
+        ("update_labels", {"plan": {"cluster": "default", "nodes": 7}}, "plan.nodes"),
+        ("update_labels", {"plan": {"cluster": "default", "nodes": {}}}, "plan.nodes: Dictionary should have at least 1 item"),
+    ],
+)
+def test_what_a_plan_does_not_have_can_not_be_asked_for_with_it(fleet: FrontDoor, name: str, more: dict[str, Any], says: str) -> None:
+    answer = fleet.create(name, **({"plan": planned(fleet, target_nodes=["n1"])} | more))
+    assert answer.status_code == 400
+    assert says in " ".join(entry["message"] for entry in answer.json["details"]["messageList"])

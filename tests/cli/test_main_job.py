@@ -158,18 +158,65 @@ def test_a_plan_that_still_holds_is_applied_and_a_stale_one_is_not(committed: Hu
     assert applied.json["nodes"]["n1"]["changes"]["set"] == {"rack": "r8"}
 
 
-def test_a_plan_whose_changes_were_made_meanwhile_is_stale(committed: Hullmark) -> None:
+def test_a_plan_that_was_applied_has_nothing_to_do(committed: Hullmark) -> None:
     committed("documents", "tag", "1", "site-action-success")
     committed("plan", "--target", "n1", "--out", "p.json")
-    committed("relabel", "n1")
-    assert committed("relabel", "--plan", "p.json").code == 5
+    assert committed("relabel", "--plan", "p.json").code == 0
+    again = committed("relabel", "--plan", "p.json", "-o", "json")
+    assert (again.code, again.json["result"], again.json["counts"]) == (0, "success", {"unchanged": 1})
 
 
-def test_a_plan_for_documents_that_are_not_committed_is_stale_until_they_are(committed: Hullmark, site: Write) -> None:
+def test_a_plan_writes_what_it_says_and_no_other_node(committed: Hullmark, site: Write) -> None:
+    committed("documents", "stage", "-f", site(a_policy("racks", {}, {"rack": "r7"})))
+    committed("documents", "commit")
+    committed("documents", "tag", "2", "site-action-success")
+    committed("plan", "--target", "n1", "--out", "p.json")
+    for more in (["--all"], ["--filter", "f.json"], ["n2"], ["n1,n2"], ["--cluster", "elsewhere"]):
+        refused = committed("relabel", *more, "--plan", "p.json", "-o", "json")
+        assert (refused.code, refused.json["errors"][0]["reason"]) == (1, "Usage"), more
+    assert set(committed("relabel", "--plan", "p.json", "-o", "json").json["nodes"]) == {"n1"}
+    assert set(committed("plan", "-o", "json").json["nodes"]) == {"n2"}
+
+
+def test_a_plan_edited_by_hand_writes_nothing_that_the_documents_do_not_say(committed: Hullmark) -> None:
+    committed("documents", "tag", "1", "site-action-success")
+    committed("plan", "--target", "n1", "--out", "p.json")
+    text = Path("p.json").read_text()
+    Path("p.json").write_text(text.replace('"r7"', '"r9"'))
+    stale = committed("relabel", "--plan", "p.json", "-o", "json")
+    assert (stale.code, stale.json["reason"]) == (5, "StalePlan")
+    assert "n1 (planned rack: (none) → r9; now due rack: (none) → r7)" in stale.err
+    Path("p.json").write_text(text[: len(text) // 2])
+    torn = committed("relabel", "--plan", "p.json")
+    assert (torn.code, "p.json: not a plan from `hullmark plan --out`" in torn.err) == (1, True)
+    assert set(committed("plan", "-o", "json").json["nodes"]) == {"n1"}
+
+
+def test_a_plan_of_an_earlier_version_is_refused_with_words(committed: Hullmark) -> None:
+    committed("plan", "--out", "p.json")
+    old = json.loads(Path("p.json").read_text())
+    for node in old["nodes"].values():
+        del node["from"], node["takeovers"]
+    Path("p.json").write_text(json.dumps(old))
+    ran = committed("relabel", "--plan", "p.json")
+    assert (ran.code, "an earlier version of hullmark made this plan" in ran.err) == (1, True)
+
+
+def test_what_plan_prints_as_json_is_a_plan_too_and_one_without_changes_is_done(committed: Hullmark) -> None:
+    committed("documents", "tag", "1", "site-action-success")
+    Path("p.json").write_text(committed("plan", "-o", "json").out)
+    assert committed("relabel", "--plan", "p.json").code == 0
+    Path("p.json").write_text(committed("plan", "-o", "json").out)
+    done = committed("relabel", "--plan", "p.json", "-o", "json")
+    assert (done.code, done.json) == (0, {"id": None, "result": "success", "nodes": {}})
+
+
+def test_a_plan_of_files_is_stale_until_they_are_committed(committed: Hullmark, site: Write) -> None:
     committed("documents", "tag", "1", "site-action-success")
     site(a_policy("racks", {"names": ["n1"]}, {"rack": "r8"}), name="next.yaml")
     committed("plan", "-f", "next.yaml", "--target", "n1", "--out", "p.json")
-    assert committed("relabel", "--plan", "p.json").code == 5
+    stale = committed("relabel", "--plan", "p.json")
+    assert (stale.code, "it was made of files, and what is committed says something else" in stale.err) == (5, True)
     committed("documents", "stage", "-f", "next.yaml")
     committed("documents", "commit")
     assert committed("relabel", "--plan", "p.json", "-o", "json").json["nodes"]["n1"]["changes"]["set"] == {"rack": "r8"}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from shared.domain.documents.design import DesignNode
 from shared.domain.documents.kinds import NodeLabelPolicy
+from shared.domain.labels.bound import BoundPlan, KeyChange
 from shared.domain.labels.planning import Rules, plan_node, subject
-from shared.domain.labels.plans import LabelPlan, label_plan
+from shared.domain.labels.plans import Differs, Done, Due, LabelPlan, judge, label_plan
 from shared.domain.labels.policies import Policies
 from shared.domain.nodes import OWNER, Node
 from shared.domain.outcomes import Changes
@@ -102,3 +104,104 @@ def test_a_summary_counts_nodes_by_key() -> None:
     }
     summary = plan.summary()
     assert (summary["changing"], summary["unchanged"], list(summary["keys"])) == (2, 0, ["old", "pool", "rack"])
+
+
+# --- plans that bind
+
+
+def bound(*nodes: Node, **policy: Any) -> BoundPlan:
+    return planned(*nodes, **policy).bound()
+
+
+def judged(plan: BoundPlan, now: Node | None, **policy: Any) -> Due | Done | Differs:
+    """What has become of n1 of a plan, by what the policy (another one now, say) makes of the node as it is now."""
+    document = a_policy("racks", {}, **{"labels": {"rack": "platform", "pool": "a"}, **policy})
+    rules = Rules(Policies([NodeLabelPolicy.model_validate(document)]), "default", ())
+    return judge(plan.changes_of("n1"), plan_node(subject("n1", DesignNode("n1"), now, rules), rules), now)
+
+
+def test_a_change_that_is_due_as_it_was_planned_is_due() -> None:
+    node = live({"rack": "mine", "old": "1"}, ours=("old",))
+    assert isinstance(judged(bound(node), node), Due)
+
+
+@pytest.mark.parametrize(
+    ("now", "how"),
+    [
+        (live({"rack": "yours"}), f"planned rack: mine → platform ({KUBECTL}); now due rack: yours → platform ({KUBECTL})"),
+        (live({"rack": "mine"}, ours=("rack",)), f"planned rack: mine → platform ({KUBECTL}); now due rack: mine → platform ({OWNER})"),
+        (live({}), f"planned rack: mine → platform ({KUBECTL}); now due rack: (none) → platform"),
+        (live({"rack": "mine", "pool": "a"}), "planned pool: (none) → a; now due nothing"),
+        (live({"rack": "mine", "old": "1"}, ours=("old",)), f"planned nothing more; now due old: 1 → (removed) ({OWNER})"),
+        (None, "the documents name n1, but cluster default has no such node"),
+    ],
+)
+def test_a_node_whose_change_would_now_be_another_says_how_it_differs(now: Node | None, how: str) -> None:
+    found = judged(bound(live({"rack": "mine"})), now)
+    assert isinstance(found, Differs)
+    assert how in found.how
+
+
+def test_a_node_that_is_as_the_plan_says_is_done_whoever_brought_it_there() -> None:
+    plan = bound(live({"rack": "mine", "old": "1"}, ours=("old",)))
+    assert isinstance(judged(plan, live({"rack": "platform", "pool": "a"})), Done)
+    assert isinstance(judged(plan, live({"rack": "platform", "pool": "a", "tier": "1"}, ours=("tier",))), Done), (
+        "and nothing else is written"
+    )
+    assert isinstance(judged(plan, live({"rack": "platform", "pool": "a", "old": "2"}, ours=("old",))), Differs)
+
+
+def test_a_node_that_no_policy_wants_so_any_more_is_stale_and_not_done() -> None:
+    assert isinstance(judged(bound(live({"rack": "mine"})), live({"rack": "mine"}), labels={}), Differs)
+
+
+def test_a_bound_plan_is_the_same_however_it_came() -> None:
+    plan = planned(live({"rack": "mine", "old": "1"}, ours=("old",)), live({"rack": "yours"}, name="n2"))
+    answered = BoundPlan.model_validate_json(plan.model_dump_json())
+    assert answered == plan.bound() == BoundPlan.model_validate_json(plan.bound().model_dump_json())
+    assert list(plan.bound(["n2"]).nodes) == ["n2"]
+
+
+def test_a_plan_of_five_thousand_nodes_fits_into_a_message() -> None:
+    many = {f"compute-{number:05}.rack-{number % 40}.site.example.com": live_like(number) for number in range(5000)}
+    size = len(BoundPlan.of(many, revision=7, cluster="default").model_dump_json())
+    assert size < 2_000_000, "of 10 MB that Pub/Sub takes, and base64 makes it a third longer"
+
+
+def live_like(number: int) -> list[KeyChange]:
+    """Ten changes: eight alike on many nodes, two that no other node has."""
+    alike = [KeyChange(f"example.com/key-{key}", f"value-{number % 7}", f"was-{number % 3}", (KUBECTL,)) for key in range(8)]
+    return [
+        *alike,
+        KeyChange("example.com/serial", f"s-{number}"),
+        KeyChange("example.com/asset", f"a-{number}", f"b-{number}", (KUBECTL,)),
+    ]
+
+
+NODE: dict[str, Any] = {"set": {"rack": "platform"}, "remove": [], "from": {}}
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        ({"nodes": {}}, "nodes"),
+        (
+            {"nodes": {"n1": {"set": {"rack": "r"}, "remove": [], "reasons": {}}}},
+            "plans of an earlier version do not say what they replace",
+        ),
+        ({"nodes": {"n1": NODE | {"set": ["rack"]}}}, "n1.set"),
+        ({"nodes": {"n1": NODE | {"set": {"rack": 7}}}}, "n1.set.rack"),
+        ({"nodes": {"n1": 7}}, "nodes"),
+        ({"nodes": {"N 1": NODE}}, "not a valid node name"),
+        ({"nodes": {"n1": NODE, "n2": [0]}}, "changes"),
+        ({"nodes": {"n1": [0]}, "changes": []}, "a change that is not there"),
+        ({"nodes": {"n1": [-1]}, "changes": [["rack", "r", None, []]]}, "nodes.n1.0"),
+        ({"nodes": {"n1": NODE}, "revision": 0}, "revision"),
+        ({"nodes": {"n1": NODE}, "cluster": None}, "cluster"),
+        ("n1", "dictionary"),
+    ],
+)
+def test_what_is_no_plan_is_refused_with_where_and_why(plan: Any, says: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        BoundPlan.model_validate({"cluster": "default", "revision": 1} | plan if isinstance(plan, dict) else plan)
+    assert says in "; ".join(f"{'.'.join(map(str, flaw['loc']))} {flaw['msg']}" for flaw in refused.value.errors())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from shared.domain.labels.bound import BoundPlan, KeyChange, NodeChange, differing
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.selection import Selection, names_listed
-from shared.domain.outcomes import Before, OutcomeKind
+from shared.domain.nodes import Node
+from shared.domain.outcomes import OutcomeKind
 
 
 class PlanRequest(Selection):
@@ -31,25 +34,16 @@ class PlanRequest(Selection):
         return self
 
 
-class NodePlan(BaseModel):
-    """What would change on one node. `reasons` has one for each key of `set` and `remove`.
+class NodePlan(NodeChange):
+    """What would change on one node, and why: `reasons` has one for each key of `set` and `remove`.
 
-    `from` (Python keeps that word for itself): those keys as they are now, where the node has them. `takeovers`: keys of `set` that get
-    another value than the one another manager gave them. `conflict`: which declared keys stay as another manager set them, in words.
+    `takeovers`: keys of `set` that get another value than the one another manager gave them. `conflict`: which declared keys stay as
+    another manager set them, in words.
     """
 
-    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True, validate_by_alias=True)
-    set: dict[str, str]
-    remove: list[str]
-    from_: dict[str, Before] = Field(alias="from")
     takeovers: list[str]
     reasons: dict[str, str]
     conflict: str = Field(default="", exclude_if=lambda conflict: not conflict)
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """The keys that change."""
-        return (*self.set, *self.remove)
 
 
 class Blocked(BaseModel):
@@ -84,6 +78,11 @@ class LabelPlan(BaseModel):
         """How many nodes can't be brought in sync."""
         return sum(node.outcome == "failed" for node in self.blocked.values())
 
+    def bound(self, names: Iterable[str] | None = None) -> BoundPlan:
+        """What binds an action to this plan, or to some of its nodes."""
+        chosen = self.nodes if names is None else names
+        return BoundPlan.of({name: self.nodes[name].by_key for name in chosen}, revision=self.revision, cluster=self.cluster)
+
     def keys(self) -> dict[str, KeyCount]:
         """On how many nodes each key changes, in order of keys."""
         set_ = Counter(key for node in self.nodes.values() for key in node.set)
@@ -114,6 +113,37 @@ def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int 
             case _:
                 plan.unchanged += 1
     return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A node of a bound plan on which the planned change is due, as it was planned."""
+
+    write: Write
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A node that is as the plan says already, whoever brought it there: nothing is written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """A node whose change would now be another."""
+
+    how: str
+
+
+def judge(planned: frozenset[KeyChange], decided: Settled | Write, live: Node | None) -> Due | Done | Differs:
+    """What has become of the change that was planned for a node, by what is decided for it now."""
+    if live is not None and all(live.labels.get(change.key) == change.to for change in planned):
+        return Done()
+    if isinstance(decided, Settled):
+        outcome = decided.outcome
+        how = differing(planned, frozenset())
+        return Differs(how if outcome.outcome == "unchanged" else f"{how}: {outcome.message or outcome.reason}")
+    due = frozenset(node_plan(decided).by_key)
+    return Due(decided) if due == planned else Differs(differing(planned, due))
 
 
 def node_plan(write: Write) -> NodePlan:

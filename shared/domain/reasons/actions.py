@@ -83,6 +83,7 @@ OUTCOMES = Group(
         "shared/domain/labels/plans.py",
         "shared/domain/labels/node_states.py",
         "shared/domain/labels/reach.py",
+        "shared/domain/labels/bound.py",
         "shared/work/planning.py",
         "shared/domain/outcomes.py",
         "shared/ports.py",
@@ -101,6 +102,10 @@ OUTCOMES = Group(
             "look at the keys and nodes in the message; if that is meant, ask again with `--accept-changes N`",
         ),
         "DryRun": Reason("a dry run: this would be written"),
+        "StalePlan": Reason(
+            "the documents or the cluster changed since the plan was made that the action is bound to; nothing was written",
+            "make a new plan; the message says what differs",
+        ),
         "Drift": Reason("the node had other values; the message names them and their owner; they are replaced"),
         "NodeNotFound": Reason("the cluster has no node of this name", "remove it from the documents, or wait until it joins"),
         "Conflict": Reason(

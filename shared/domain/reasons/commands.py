@@ -15,7 +15,6 @@ COMMANDS = Group(
         "NotFound": Reason("a file or folder is not there, is no regular file, is too large, or holds no documents", "name another"),
         "Invalid": Reason("a file does not have the expected contents", "correct it as the message says"),
         "OutsideFolder": Reason("a symbolic link leads out of the folder that is read", "name its target with `-f` to include it"),
-        "StalePlan": Reason("the documents or the cluster changed since the plan was made", "make a new plan"),
         "NodeNotFound": Reason("the simulated cluster has no node of this name", "add one with `hullmark simulate add NODE`"),
         "NotSimulated": Reason("`hullmark simulate` changes simulated clusters only", "name one with `--cluster`, or use kubectl"),
         "PortTaken": Reason("another process listens on this port", "take another with `--port`"),
