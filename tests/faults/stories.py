@@ -118,7 +118,9 @@ def everything_ended(site: Site, found: Finding) -> None:
 def accepted(site: Site) -> list[str]:
     """The ids of the actions that were accepted; a process may have died over one before it was."""
     ledger = site.untouched.actions
-    return [action for action in ledger.ids() if ledger.shown(action)]
+    found = [(action, request) for action in ledger.ids() if (request := ledger.shown(action))]
+    children = [child for _, request in found for child in request.children.values() if ledger.shown(child)]
+    return [*(action for action, _ in found), *children]
 
 
 def told_before_marked(site: Site, found: Finding) -> None:
@@ -236,6 +238,84 @@ def swept_in_part(site: Site, found: Finding) -> None:
     found.expect(len(clusters) == len(set(clusters)), f"swept {clusters}")
     for cluster in site.others.values():
         labels_are(found, site, {"n1": FOREIGN | {"ex.io/rack": "r1"}}, {"n1": FOREIGN | {"ex.io/rack": "r0"}}, cluster=cluster)
+
+
+# --- a relabel of two clusters at once
+
+
+def relabel_both(site: Site) -> None:
+    """Somebody asks for every node of both."""
+    site.ask(name="update_site", clusters=["east", "west"])
+    site.drain()
+
+
+def both_relabelled(site: Site, found: Finding) -> None:
+    """Each cluster has had one action and is in sync; the whole has succeeded and tagged its revision."""
+    both_or_neither(site, found)
+    ids = accepted(site)
+    site.ended_once(found, *ids)
+    clusters = [site.untouched.actions.request(action).cluster for action in ids]
+    found.expect(clusters == ["", "east", "west"], f"actions on {clusters}")
+    found.expect(site.outcome().counts == {"changed": 2}, f"counted {site.outcome().counts}")
+    tags = site.untouched.revisions.tags(1)
+    found.expect(tags == ["committed", "site-action-success"], f"tags {tags}")
+    for cluster in site.others.values():
+        labels_are(found, site, {"n1": FOREIGN | {"ex.io/rack": "r1"}}, cluster=cluster)
+
+
+def both_or_neither(site: Site, found: Finding) -> None:
+    """The whole and what it consists of end, once each, and say the same of each cluster; no cluster has two actions."""
+    everything_ended(site, found)
+    ledger = site.untouched.actions
+    if (asked := ledger.shown(ACTION)) is None:
+        return
+    listed = ledger.ids()
+    found.expect(listed == [ACTION], f"listed {listed}")
+    told = {outcome.subject: outcome for outcome in site.outcome().outcomes}
+    for cluster, child in asked.children.items():
+        ended = ledger.outcome(child)
+        well = cluster in told and told[cluster].outcome in ("changed", "unchanged")
+        same = not well or (ended is not None and ended.result == "success")
+        found.expect(same, f"{cluster} is told as {told.get(cluster)}, and ended {ended}")
+        labels_are(found, site, *({"n1": FOREIGN | {"ex.io/rack": rack}} for rack in ("r0", "r1")), cluster=site.others[cluster])
+
+
+def steer_both(site: Site) -> None:
+    """A client asks for both clusters, pauses the whole, lets it go on, and stops another one."""
+    parameters = {"clusters": "east, west"}
+    first = started(site.client("POST", "/v1.0/actions", json={"name": "update_site", "parameters": parameters}))
+    site.drain(most=1)
+    if first:
+        site.client("POST", f"/v1.0/actions/{first}/control/pause")
+        site.drain()
+        site.client("POST", f"/v1.0/actions/{first}/control/unpause")
+    site.drain()
+    second = started(site.client("POST", "/v1.0/actions", json={"name": "update_site", "parameters": parameters}))
+    if second:
+        site.client("POST", f"/v1.0/actions/{second}/control/stop")
+    site.drain()
+
+
+def both_steered(site: Site, found: Finding) -> None:
+    """The first has brought both in sync; the second was stopped, or had nothing to do."""
+    steered_in_part(site, found)
+    for answer in site.answers:
+        found.expect(answer.status in (201, 202, 409), f"{answer.path} was answered {answer.status}: {answer.body}")
+    first, second = [started(answer) for answer in site.answers if answer.path == "/v1.0/actions"]
+    if not (first and second):
+        found.expect(False, "an action was not accepted")
+        return
+    found.expect(site.outcome(first).counts == {"changed": 2}, f"first: {site.outcome(first)}")
+    found.expect(site.outcome(second).result in ("stopped", "success"), f"second: {site.outcome(second)}")
+    for cluster in site.others.values():
+        labels_are(found, site, {"n1": FOREIGN | {"ex.io/rack": "r1"}}, cluster=cluster)
+
+
+def steered_in_part(site: Site, found: Finding) -> None:
+    """Everything ends, and each node is as it was or as it should be."""
+    everything_ended(site, found)
+    for cluster in site.others.values():
+        labels_are(found, site, *({"n1": FOREIGN | {"ex.io/rack": rack}} for rack in ("r0", "r1")), cluster=cluster)
 
 
 # --- an event
@@ -556,6 +636,8 @@ STORIES = {
         Story("relabel", a_site, relabel, relabelled, relabelled_in_part),
         Story("dry run", a_site, rehearse, rehearsed, nothing_written),
         Story("sweep of two clusters", two_clusters, sweep_all, swept, swept_in_part, settings={"cluster": ""}),
+        Story("relabel of two clusters", two_clusters, relabel_both, both_relabelled, both_or_neither, settings={"cluster": ""}),
+        Story("two clusters over HTTP", two_clusters, steer_both, both_steered, steered_in_part, settings={"cluster": ""}),
         Story("event", relabel_first, tell_of, repaired, repaired_or_not),
         Story("fight", fight, tell_of, let_go, let_go_quietly),
         Story("versions", two_fleets, check_all_evening, updated, updated_in_part, begin=EVENING),
