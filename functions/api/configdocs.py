@@ -11,11 +11,14 @@ from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
-from functions.api.answers import ApiError, Status, answers, media, said_of, send, success
+from functions.api.answers import ApiError, Said, Status, answers, media, said_of, send, success
 from functions.api.identity import who
 from shared import wiring
 from shared.domain.documents.reading import DocumentsRefused, Source, as_stream, kept_name
+from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.ledger.revisions import COLLECTION, Revisions, Staged, sources_of
+from shared.work.commits import commit as commit_staged
+from shared.work.commits import would_commit
 
 routes = APIBlueprint("configdocs", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="configdocs", description="Shipyard's documents")])
 
@@ -69,8 +72,8 @@ class Why(BaseModel):
     source: str = Field(default="", max_length=2000, description="Where the documents come from: a git commit, a URL.")
 
 
-class CommitQuery(Why):
-    """Whether to commit at all."""
+class CommitQuery(Why, Accepting):
+    """Whether to commit at all, and what is accepted beyond the limits (docs/limits.md)."""
 
     dryrun: bool = Field(default=False, description="Validate, commit nothing.")
 
@@ -84,9 +87,10 @@ class StagedBody(Status):
 
 
 class CommittedBody(Status):
-    """Shipyard's answer, and the revision; null for a dry run."""
+    """Shipyard's answer, the revision (null for a dry run), and what it does to the nodes once a site action brings it."""
 
     revision: int | None
+    impact: RevisionImpact | None = None
 
 
 class CollectionStatus(BaseModel):
@@ -226,11 +230,19 @@ def read_collection(path: CollectionPath, query: ReadQuery) -> Response:
 def commit(query: CommitQuery) -> Response:
     """Validate the buffers together with what is committed, and make the next revision of them. All problems come in one answer (400)."""
     world = wiring.world()
+    impact: RevisionImpact | None
     if query.dryrun:
-        number, warnings = None, world.revisions.propose(world.clock()).site.warnings
+        would = would_commit(world, world.clock(), query)
+        number, warnings, impact = None, would.warnings, would.impact
     else:
-        revision, warnings = world.revisions.commit(who(), world.clock(), message=query.message, source=query.source)
-        number = revision.number
+        revision, warnings = commit_staged(world, who(), world.clock(), message=query.message, source=query.source, accepting=query)
+        number, impact = revision.number, revision.about.impact
     message = f"revision {number} committed" if number else "valid; nothing committed (dryrun)"
-    said = success(message, "Validation", 200, [said_of(warning, error=False) for warning in warnings])
-    return send(CommittedBody(**dict(said), revision=number))
+    listed = [*(said_of(warning, error=False) for warning in warnings), *_beyond(impact)]
+    return send(CommittedBody(**dict(success(message, "Validation", 200, listed)), revision=number, impact=impact))
+
+
+def _beyond(impact: RevisionImpact | None) -> list[Said]:
+    """What goes beyond the limits, as warnings: a commit is not refused for it, a site action is."""
+    beyond = impact.beyond.values() if impact else ()
+    return [Said(message=each.message, error=False, level="Warning", reason=each.reason) for each in beyond]

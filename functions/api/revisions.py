@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from flask import Response
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from functions.api.answers import answers, send
 from functions.api.configdocs import Why
 from functions.api.identity import who
 from shared import wiring
 from shared.domain.labels.comparison import RevisionDiff
+from shared.domain.labels.impact import Accepting, NodeCount, RevisionImpact
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import TAG, Committed, Revisions
+from shared.work.commits import restore as restore_revision
 from shared.work.comparison import compare
+from shared.work.limits import accept, clusters_of
 from shared.work.releasing import tag
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
@@ -26,6 +29,47 @@ class RevisionPath(BaseModel):
     """A revision's number."""
 
     revision: int = Field(ge=1, le=999_999)
+
+
+class RestoreQuery(Why, Accepting):
+    """What is kept with the new revision, and what is accepted beyond the limits (docs/limits.md)."""
+
+
+class AcceptBody(BaseModel):
+    """How many nodes of a cluster may be touched by a revision, whatever the limits say."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"removals": 30, "reason": "the old rack labels go"}]})
+    cluster: str | None = Field(default=None, max_length=253, description="Default: every cluster that the revision declares.")
+    removals: NodeCount | None = Field(default=None, description="So many nodes at most may lose labels.")
+    takeovers: NodeCount | None = Field(default=None, description="On so many at most others' values may be replaced.")
+    changes: NodeCount | None = Field(default=None, description="So many at most may change.")
+    reason: str = Field(default="", max_length=2000, description="Why; kept with it.")
+
+    @model_validator(mode="after")
+    def _says_what(self) -> Self:
+        if self.removals is None and self.takeovers is None and self.changes is None:
+            raise ValueError("say what is accepted: removals, takeovers or changes, each a number of nodes")
+        return self
+
+
+class AcceptedBody(BaseModel):
+    """A person's word. It holds while the cluster's base is `base`."""
+
+    revision: int
+    cluster: str
+    base: int
+    removals: int | None
+    takeovers: int | None
+    changes: int | None
+    by: str
+    at: str
+    reason: str
+
+
+class AcceptedList(BaseModel):
+    """What was recorded, a cluster each."""
+
+    acceptances: list[AcceptedBody]
 
 
 class TagPath(RevisionPath):
@@ -55,6 +99,8 @@ class RevisionBody(BaseModel):
     tags: list[str]
     message: str
     source: str
+    impact: RevisionImpact | None = None
+    """What it would have done to the nodes when it was committed; null where nobody looked."""
     trouble: str = ""
     """Why it can't be read, where that is so; the rest is empty then."""
 
@@ -158,14 +204,26 @@ def diff(path: DiffPath, query: DiffQuery) -> Response:
 
 
 @routes.post("/revisions/<revision>/restore", responses=answers(201, RestoredBody, 404))
-def restore(path: RevisionPath, query: Why) -> Response:
+def restore(path: RevisionPath, query: RestoreQuery) -> Response:
     """Commit a revision's collections anew, as the next revision; what is staged stays staged.
 
     The revisions that it replaces are tagged `rejected`: nothing releases one of them until that tag is removed.
     """
     world = wiring.world()
-    revision, rejected = world.revisions.restore(path.revision, who(), world.clock(), message=query.message, source=query.source)
+    given = {"message": query.message, "source": query.source}
+    revision, rejected = restore_revision(path.revision, world, who(), world.clock(), **given, accepting=query)
     return send(RestoredBody.model_validate(_tagged(revision.about, world.revisions) | {"rejected": rejected}), 201)
+
+
+@routes.post("/revisions/<revision>/acceptances", responses=answers(201, AcceptedList, 404, body=True))
+def accept_impact(path: RevisionPath, body: AcceptBody) -> Response:
+    """Accept what a revision does beyond the limits. It holds for site actions and filters, until something else is released there."""
+    world = wiring.world()
+    revision = world.revisions.get(path.revision)
+    clusters = [world.must_know(body.cluster, revision)] if body.cluster else clusters_of(revision, world)
+    accepting = Accepting(accept_removals=body.removals, accept_takeovers=body.takeovers, accept_changes=body.changes)
+    made = accept(path.revision, clusters, accepting, world, by=who(), now=world.clock(), reason=body.reason)
+    return send(AcceptedList(acceptances=[AcceptedBody.model_validate(each.model_dump(mode="json")) for each in made]), 201)
 
 
 @routes.post("/revisions/<revision>/tags/<tag>", responses=answers(201, RevisionBody, 404))

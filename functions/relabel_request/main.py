@@ -24,6 +24,7 @@ from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
 from shared.work.intake import Refusal, Rejected, accept
+from shared.work.limits import beyond_limits
 from shared.work.planning import Planned, plan_request
 from shared.work.releasing import release
 from shared.work.several import send_children
@@ -80,7 +81,7 @@ def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, 
             raise
         plan, planned = unplanned(accepted, error, now), Planned(accepted.revision)
     else:
-        plan = plan or make_plan(accepted, planned, now)
+        plan = plan or make_plan(accepted, planned, world, now)
     plan = world.actions.settle_plan(action, plan)
     newest = release(accepted, plan, planned.release, world, now)
     return send(accepted, plan, {task.name: task for task in planned.tasks}, world, newest)
@@ -99,8 +100,11 @@ def fan_out(request: RelabelRequest, action: str, world: World) -> str:
     return f"{len(requests)} clusters"
 
 
-def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
-    """Cut what must be written into parts. A dry run writes nothing: what would change is settled as such."""
+def make_plan(request: ActionRequest, planned: Planned, world: World, now: datetime) -> Plan:
+    """Cut what must be written into parts. A dry run writes nothing: what would change is settled as such. What goes beyond the limits
+    ends the action as blocked, before anything is released.
+    """
+    beyond = beyond_limits(request, planned.impact, world, now)
     plan = Plan(
         revision=planned.revision,
         release=planned.release,
@@ -111,8 +115,13 @@ def make_plan(request: ActionRequest, planned: Planned, now: datetime) -> Plan:
     )
     if planned.stale:
         return plan.model_copy(update={"reason": STALE_PLAN, "message": planned.stale})
+    plan = plan.model_copy(update={"impact": planned.impact})
     if request.dry_run:
-        return plan.model_copy(update={"settled": [*planned.settled, *planned.preview], "message": "dry run: nothing was written"})
+        words = "dry run: nothing was written" + (f"; for real it would be blocked: {beyond.message}" if beyond else "")
+        return plan.model_copy(update={"settled": [*planned.settled, *planned.preview], "message": words})
+    if beyond:
+        ended = {"reason": beyond.reason, "message": beyond.message, "blocked": True, "unchanged": [], "settled": []}
+        return plan.model_copy(update=ended)
     return plan.model_copy(update={"parts": split([task.name for task in planned.tasks])})
 
 

@@ -123,7 +123,7 @@ def announce(action: str, outcome: ActionOutcome, world: World) -> None:
         if request.parent:
             part = PartResult(action=request.parent, part=request.part, revision=outcome.revision, outcomes=[told_of(request, outcome)])
             world.bus.publish(PartResult.TOPIC, [part.outgoing()])
-        elif request.name == UPDATE_SITE and not request.dry_run and outcome.revision:
+        elif request.name == UPDATE_SITE and not request.dry_run and outcome.revision and outcome.result != "blocked":
             tag(request, outcome, world)
         world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
     if taken_back:

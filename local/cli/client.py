@@ -18,20 +18,20 @@ from urllib.parse import quote, urlencode
 import urllib3
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from local.cli.inputs import DeclaredSite
 from local.cli.output import Failure
 from local.cli.service import ActionSummary, CommittedDocuments, Listing, Progress, RestoredSummary, RevisionSummary, StagedFiles
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
-from shared.domain.labels.impact import Accepting
+from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
-from shared.domain.site import load
+from shared.domain.site import DeclaredSite, load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.messages import RelabelRequest
+from shared.work.commits import WouldCommit
 from shared.work.intake import REVISION_REJECTED, Refusal, Rejected
 from shared.work.planning import Declarations
 
@@ -360,11 +360,17 @@ class RevisionAnswer(RevisionSummary):
 
 
 class CommitAnswer(BaseModel):
-    """The number of the new revision (null for a dry run), and its warnings."""
+    """The number of the new revision (null for a dry run), its warnings, and what it does to the nodes."""
 
     model_config = ConfigDict(extra="ignore")
     revision: int | None
+    impact: RevisionImpact | None = None
     details: ErrorDetails
+
+    @property
+    def warnings(self) -> list[Problem]:
+        """Of the documents; what goes beyond the limits is in `impact`."""
+        return [entry.problem() for entry in self.details.messageList if entry.line is not None]
 
 
 class ServerDocuments:
@@ -380,18 +386,19 @@ class ServerDocuments:
     def remove(self, collection: str, now: datetime) -> StagedFiles:
         return self._http.call("DELETE", f"/configdocs/{quote(collection, safe='')}", StagedFiles)
 
-    def would_commit(self, now: datetime) -> list[Problem]:
-        answer = self._http.call("POST", "/commitconfigdocs?dryrun=true", CommitAnswer)
-        return [warning.problem() for warning in answer.details.messageList]
+    def would_commit(self, now: datetime, accept: Accepting) -> WouldCommit:
+        answer = self._http.call("POST", f"/commitconfigdocs?{urlencode({'dryrun': 'true', **accept.accepting()})}", CommitAnswer)
+        return WouldCommit(answer.warnings, answer.impact or RevisionImpact())
 
-    def commit(self, now: datetime, message: str, source: str) -> tuple[RevisionSummary, list[Problem]]:
-        answer = self._http.call("POST", f"/commitconfigdocs?{urlencode({'message': message, 'source': source})}", CommitAnswer)
+    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[RevisionSummary, list[Problem]]:
+        given = urlencode({"message": message, "source": source, **accept.accepting()})
+        answer = self._http.call("POST", f"/commitconfigdocs?{given}", CommitAnswer)
         if answer.revision is None:
             raise Failure("NotHullmark", "the server treated the commit as a dry run")
-        return self.get(answer.revision).about, [warning.problem() for warning in answer.details.messageList]
+        return self.get(answer.revision).about, answer.warnings
 
-    def restore(self, number: int, now: datetime, message: str, source: str) -> RestoredSummary:
-        why = urlencode({"message": message, "source": source})
+    def restore(self, number: int, now: datetime, message: str, source: str, accept: Accepting) -> RestoredSummary:
+        why = urlencode({"message": message, "source": source, **accept.accepting()})
         return self._http.call("POST", f"/revisions/{number}/restore?{why}", RestoredSummary)
 
     def list(self, limit: int) -> Listing:

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import documents_option, now_option, read_collection, read_files, record_now_option
+from local.cli.inputs import accept_options, documents_option, now_option, read_collection, read_files, record_now_option
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
 from local.cli.service import RevisionSummary
 from shared.domain.documents.reading import Problem, as_stream
 from shared.domain.labels.comparison import KeyDifference, RevisionDiff
+from shared.domain.labels.impact import Accepting, RevisionImpact, in_words
 from shared.domain.site import check
 from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, TAG
 
@@ -96,34 +97,43 @@ def why_options(command: F) -> F:
 
 
 @documents.command()
-@click.option("--dry-run", is_flag=True, help="Validate only; commit nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate, and show the impact; commit nothing.")
+@accept_options
 @why_options
 @record_now_option
 @output_option
-def commit(dry_run: bool, message: str, source: str, now: datetime, form: str) -> None:
-    """Validate everything and commit it as the next revision."""
+def commit(dry_run: bool, message: str, source: str, now: datetime, form: str, **accepting: int | None) -> None:
+    """Validate everything, commit it as the next revision, and show what it does to the nodes once it is released."""
+    accept = Accepting(**accepting)
     if dry_run:
-        warnings = service().documents.would_commit(now)
-        _warn(warnings)
-        answer = {"valid": True, "revision": None, "warnings": [problem_json(warning) for warning in warnings]}
-        emit(form, answer, lambda: ["valid; dry run, nothing committed"])
+        would = service().documents.would_commit(now, accept)
+        _warn(would.warnings)
+        answer = {
+            "valid": True,
+            "revision": None,
+            "impact": would.impact.model_dump(mode="json"),
+            "warnings": [problem_json(warning) for warning in would.warnings],
+        }
+        emit(form, answer, lambda: ["valid; dry run, nothing committed", *impact_lines(would.impact)])
+        _warn_of_limits(would.impact)
         return
-    revision, warnings = service().documents.commit(now, message, source)
+    revision, warnings = service().documents.commit(now, message, source, accept)
     _warn(warnings)
     _emit_committed(form, revision)
 
 
 @documents.command()
 @click.argument("number", type=int)
+@accept_options
 @why_options
 @record_now_option
 @output_option
-def restore(number: int, message: str, source: str, now: datetime, form: str) -> None:
+def restore(number: int, message: str, source: str, now: datetime, form: str, **accepting: int | None) -> None:
     """Roll back: commit an earlier revision's documents as the next revision. What is staged stays staged.
 
     The revisions that it replaces are tagged `rejected`: no action releases one until `documents untag N rejected`.
     """
-    restored = service().documents.restore(number, now, message, source)
+    restored = service().documents.restore(number, now, message, source, Accepting(**accepting))
     _emit_committed(form, restored)
     if restored.rejected:
         numbers = ", ".join(map(str, restored.rejected))
@@ -138,7 +148,23 @@ def _warn(warnings: Iterable[Problem]) -> None:
 def _emit_committed(form: str, revision: RevisionSummary) -> None:
     counts = f"{revision.documents} documents in {len(revision.collections)} collection(s)"
     answer = {"revision": revision.number, **revision.model_dump(mode="json")}
-    emit(form, answer, lambda: [f"committed revision {revision.number} ({revision.by}): {revision.nodes} nodes named, {counts}"])
+    said = f"committed revision {revision.number} ({revision.by}): {revision.nodes} nodes named, {counts}"
+    emit(form, answer, lambda: [said, *(impact_lines(revision.impact) if revision.impact else ())])
+    if revision.impact:
+        _warn_of_limits(revision.impact)
+
+
+def impact_lines(impact: RevisionImpact) -> Iterable[str]:
+    """What a revision does to each cluster once it is released, and what could not be seen of that."""
+    for each in impact.clusters.values():
+        yield each.unseen if each.unseen and not each.nodes else in_words(each)
+        if each.unseen and each.nodes:
+            yield f"  {each.unseen}"
+
+
+def _warn_of_limits(impact: RevisionImpact) -> None:
+    for beyond in impact.beyond.values():
+        click.echo(f"warning: beyond the limits: {beyond.message}; a relabel of the site is blocked without it", err=True)
 
 
 @documents.command("list")

@@ -33,7 +33,8 @@ from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
 from shared.messages import RelabelRequest
-from shared.work import releasing
+from shared.work import commits, releasing
+from shared.work.commits import WouldCommit
 from shared.work.comparison import compare
 from shared.work.control import retried
 from shared.work.nodes import node_states
@@ -188,15 +189,15 @@ class EmbeddedDocuments:
         staged = self._revisions.remove(collection, who(), now)
         return StagedFiles(collection=collection, files=[], digest=staged.digest)
 
-    def would_commit(self, now: datetime) -> list[Problem]:
-        return self._revisions.propose(now).site.warnings
+    def would_commit(self, now: datetime, accept: Accepting) -> WouldCommit:
+        return commits.would_commit(self._world, now, accept)
 
-    def commit(self, now: datetime, message: str, source: str) -> tuple[RevisionSummary, list[Problem]]:
-        revision, warnings = self._revisions.commit(who(), now, message=message, source=source)
+    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[RevisionSummary, list[Problem]]:
+        revision, warnings = commits.commit(self._world, who(), now, message=message, source=source, accepting=accept)
         return self._summary(revision.about), warnings
 
-    def restore(self, number: int, now: datetime, message: str, source: str) -> RestoredSummary:
-        revision, rejected = self._revisions.restore(number, who(), now, message=message, source=source)
+    def restore(self, number: int, now: datetime, message: str, source: str, accept: Accepting) -> RestoredSummary:
+        revision, rejected = commits.restore(number, self._world, who(), now, message=message, source=source, accepting=accept)
         return RestoredSummary(**dict(self._summary(revision.about)), rejected=rejected)
 
     def list(self, limit: int) -> Listing:
@@ -263,4 +264,5 @@ def _summary(about: Committed, tags: list[str], trouble: str = "") -> RevisionSu
         trouble=trouble,
         message=about.message,
         source=about.source,
+        impact=about.impact,
     )

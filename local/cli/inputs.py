@@ -5,8 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,16 +14,12 @@ import click
 from pydantic import ValidationError
 
 from local.cli.output import Failure
-from shared.domain.documents.access import Access, Outdated
 from shared.domain.documents.reading import Source
 from shared.domain.nodes import HULLMARK
 
 if TYPE_CHECKING:
-    from shared.domain.documents.design import DesignNode
-    from shared.domain.labels.policies import Policies
     from shared.domain.labels.selection import NodeFilter
     from shared.domain.nodes import Node, Owner
-    from shared.domain.site import Site
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -171,32 +166,6 @@ def read_filter(file: str) -> NodeFilter | None:
     except ValidationError as error:
         listed = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'filter'}: {e['msg']}" for e in error.errors(include_url=False))
         raise Failure("Invalid", f"{file}: not a node filter: {listed}") from error
-
-
-@dataclass(frozen=True)
-class DeclaredSite:
-    """What documents declare that were resolved here; a committed revision says the same of itself."""
-
-    number: int | None
-    site: Site
-
-    @property
-    def policies(self) -> Policies:
-        """Everything but the nodes."""
-        return self.site.policies
-
-    @property
-    def clusters(self) -> Mapping[str, Access | Outdated]:
-        """How each cluster is reached, by name."""
-        return self.policies.reached()
-
-    def node(self, name: str) -> DesignNode | None:
-        """One node of the design."""
-        return self.site.nodes.get(name)
-
-    def nodes(self) -> Iterator[DesignNode]:
-        """Every node of the design, in order of names."""
-        return (self.site.nodes[name] for name in sorted(self.site.nodes))
 
 
 class ListedNodes:

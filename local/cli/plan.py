@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import LISTING_BYTES, DeclaredSite, ListedNodes, documents_option, read_bytes, read_files, read_filter
+from local.cli.inputs import LISTING_BYTES, ListedNodes, documents_option, read_bytes, read_files, read_filter
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
 from shared.domain.documents.reading import Source, read_nodes
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.selection import names_listed
-from shared.domain.site import Site, load
+from shared.domain.site import DeclaredSite, Site, load
 from shared.work.plans import plan_nodes
 from shared.world import Settings
 

@@ -16,11 +16,12 @@ from pydantic import BaseModel, ConfigDict, field_serializer
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
-from shared.domain.labels.impact import Accepting
+from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.messages import RelabelRequest
+from shared.work.commits import WouldCommit
 from shared.work.planning import Declarations
 
 
@@ -129,6 +130,8 @@ class RevisionSummary(BaseModel):
     tags: list[str]
     message: str = ""
     source: str = ""
+    impact: RevisionImpact | None = None
+    """What it would have done to the nodes when it was committed."""
     trouble: str = ""
     """Why it can't be read, where that is so; the rest is empty then."""
 
@@ -184,15 +187,15 @@ class Documents(Protocol):
         """Stage a collection's removal. Raises UnknownCollection."""
         ...
 
-    def would_commit(self, now: datetime) -> list[Problem]:
-        """The warnings that a commit would have now. Raises what it would raise."""
+    def would_commit(self, now: datetime, accept: Accepting) -> WouldCommit:
+        """The warnings and the impact that a commit would have now. Raises what it would raise."""
         ...
 
-    def commit(self, now: datetime, message: str, source: str) -> tuple[RevisionSummary, list[Problem]]:
+    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[RevisionSummary, list[Problem]]:
         """Make the next revision; it and its warnings. Raises NothingStaged and DocumentsRefused."""
         ...
 
-    def restore(self, number: int, now: datetime, message: str, source: str) -> RestoredSummary:
+    def restore(self, number: int, now: datetime, message: str, source: str, accept: Accepting) -> RestoredSummary:
         """Commit a revision's collections anew, as the next one. Raises UnknownRevision."""
         ...
 

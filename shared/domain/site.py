@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from shared.domain.documents import airship
+from shared.domain.documents.access import Access, Outdated
 from shared.domain.documents.design import DesignNode as DesignNode
 from shared.domain.documents.kinds import (
     API_VERSION,
@@ -87,6 +88,32 @@ class Site:
                 declared = DeclaredLabels(self.nodes[name].labels, self.nodes[name].sources)
             labels[name] = {"labels": declared.labels, "sources": declared.sources}
         return labels
+
+
+@dataclass(frozen=True)
+class DeclaredSite:
+    """What documents declare that were resolved here; a committed revision says the same of itself."""
+
+    number: int | None
+    site: Site
+
+    @property
+    def policies(self) -> Policies:
+        """Everything but the nodes."""
+        return self.site.policies
+
+    @property
+    def clusters(self) -> Mapping[str, Access | Outdated]:
+        """How each cluster is reached, by name."""
+        return self.policies.reached()
+
+    def node(self, name: str) -> DesignNode | None:
+        """One node of the design."""
+        return self.site.nodes.get(name)
+
+    def nodes(self) -> Iterator[DesignNode]:
+        """Every node of the design, in order of names."""
+        return (self.site.nodes[name] for name in sorted(self.site.nodes))
 
 
 def load(sources: Iterable[Source], *, previous: Iterable[Source] = (), now: datetime | None = None) -> Site:

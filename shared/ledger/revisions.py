@@ -33,6 +33,7 @@ from ulid import ULID
 from shared.domain.actions import Record
 from shared.domain.documents.access import Access, Outdated, kept
 from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
+from shared.domain.labels.impact import RevisionImpact
 from shared.domain.names import COMMITTED, REJECTED, SITE_TAGS
 from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
 from shared.ports import ObjectStore, StoreError
@@ -122,6 +123,8 @@ class Committed(Record):
     """Why, in the committer's words."""
     source: str = ""
     """Where the documents come from: a git commit, a URL."""
+    impact: RevisionImpact | None = None
+    """What it would have done to the clusters' nodes when it was committed; None where nobody looked."""
     seen: dict[str, str] = Field(default_factory=dict)
     """By collection, the last staged object that this revision or one before it took. What was staged later is not committed yet."""
 
@@ -147,6 +150,10 @@ class Proposal:
     def number(self) -> int:
         """The number that the revision would have."""
         return (self.base.number if self.base else 0) + 1
+
+
+Judge = Callable[[Proposal], RevisionImpact | None]
+"""Who says what a proposal would do to the nodes; None: nobody looked."""
 
 
 class Revision:
@@ -348,8 +355,10 @@ class Revisions:
         keys = {name: kept.staged for name, kept in base.collections.items()} if base else {}
         return self._proposal(base, staged, keys | staged, previous=base, now=now)
 
-    def commit(self, by: str, now: datetime, *, message: str = "", source: str = "") -> tuple[Revision, list[Problem]]:
-        """Make the next revision of what is staged and committed; it, and its warnings.
+    def commit(
+        self, by: str, now: datetime, *, message: str = "", source: str = "", judge: Judge = lambda _: None
+    ) -> tuple[Revision, list[Problem]]:
+        """Make the next revision of what is staged and committed; it, and its warnings. `judge` says what it does to the nodes.
 
         Raises NothingStaged and DocumentsRefused. Of two committers at once each gets a number of its own: the second one
         begins again on top of the first, and gets the first one's revision where that took all that was staged.
@@ -362,11 +371,13 @@ class Revisions:
                 if lost is None:
                     raise
                 return self._that_took(lost), lost.site.warnings
-            if self._made(proposal, by, now, message, source):
+            if self._made(proposal, by, now, message, source, judge(proposal)):
                 return self.get(proposal.number), proposal.site.warnings
             lost = proposal
 
-    def restore(self, number: int, by: str, now: datetime, *, message: str = "", source: str = "") -> tuple[Revision, list[int]]:
+    def restore(
+        self, number: int, by: str, now: datetime, *, message: str = "", source: str = "", judge: Judge = lambda _: None
+    ) -> tuple[Revision, list[int]]:
         """Commit the collections of a revision anew, as the next one; what is staged stays staged. The new revision, and the numbers of
         those that it takes back: they are rejected, so that no action that was accepted for one, or asked for anew, releases it.
 
@@ -376,7 +387,7 @@ class Revisions:
         keys = {name: kept.staged for name, kept in wanted.collections.items()}
         while True:
             proposal = self._proposal(self._base(), {}, keys, previous=wanted, now=now)
-            if self._made(proposal, by, now, message or f"restores revision {number}", source):
+            if self._made(proposal, by, now, message or f"restores revision {number}", source, judge(proposal)):
                 return self.get(proposal.number), self._reject_between(wanted, proposal.number, by, now)
 
     def _reject_between(self, wanted: Committed, restored: int, by: str, now: datetime) -> list[int]:
@@ -401,10 +412,11 @@ class Revisions:
         site = load(_told_apart({name: staged for name, (_, staged) in collections.items()}), previous=before, now=now)
         return Proposal(base, staged, collections, site)
 
-    def _made(self, proposal: Proposal, by: str, now: datetime, message: str, source: str) -> bool:
+    def _made(self, proposal: Proposal, by: str, now: datetime, message: str, source: str, impact: RevisionImpact | None = None) -> bool:
         """Write the proposal as a revision. False where somebody else's has its number."""
         taken = proposal.base.taken if proposal.base else {}
-        about = self._write(proposal, by, now).model_copy(update={"message": message, "source": source, "seen": taken | proposal.staged})
+        why = {"message": message, "source": source, "impact": impact, "seen": taken | proposal.staged}
+        about = self._write(proposal, by, now).model_copy(update=why)
         made = self._store.create(revision_key(proposal.number), about.to_bytes())
         if made:
             self._leave_hint(proposal.number)

@@ -13,11 +13,13 @@ from shared.domain.documents.design import DesignNode
 from shared.domain.keys import is_subdomain
 from shared.domain.labels.aliases import in_force
 from shared.domain.labels.bound import STALE_PLAN, BoundPlan, stale_message
+from shared.domain.labels.impact import Impact
 from shared.domain.labels.planning import Rules, Settled, Subject, Write, plan_again, plan_node, subject
 from shared.domain.labels.plans import Differs, Done, Due, judge
 from shared.domain.labels.policies import DeclaredLabels, Policies
 from shared.domain.labels.releases import Mark
 from shared.domain.labels.selection import Selection, matcher
+from shared.domain.labels.tally import Tally
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.nodes import Node, Owner
 from shared.domain.outcomes import RELEASED_SINCE, NodeTask, Outcome
@@ -71,6 +73,29 @@ class Observed(Protocol):
     def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]: ...
 
 
+class Counted:
+    """A cluster, or a listing of one, that remembers how many nodes it listed."""
+
+    def __init__(self, cluster: Observed) -> None:
+        self._cluster = cluster
+        self.owner: Owner = cluster.owner
+        self.count = 0
+
+    def server_version(self) -> str:
+        return self._cluster.server_version()
+
+    def nodes(self) -> list[Node]:
+        nodes = self._cluster.nodes()
+        self.count = len(nodes)
+        return nodes
+
+    def node(self, name: str) -> Node | None:
+        return self._cluster.node(name)
+
+    def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return self._cluster.spread(work, items)
+
+
 @dataclass(slots=True)
 class Planned:
     """What a request comes to: tasks to send, and what is settled without a message."""
@@ -85,6 +110,8 @@ class Planned:
     settled: list[Outcome] = field(default_factory=list)
     stale: str = ""
     """Why the plan that the request is bound to no longer holds: nothing is written then, and `settled` has the nodes that differ."""
+    impact: Impact | None = None
+    """What it does to the cluster; None where nodes are named, and where they were sent out before."""
 
     @property
     def names(self) -> list[str]:
@@ -233,15 +260,25 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
     if only is not None:
         planned.tasks = tasks_for(only, basis)
         return planned
+    tally = Tally(request.cluster)
     if request.plan is not None:
-        _stay_within(request.plan, request, planned, basis)
+        _stay_within(request.plan, request, planned, basis, tally)
+        limits = basis.main().rules.policies.limits
+        if not planned.stale and (tally.takes_away or (limits and limits.changes)):  # else no limit asks how many nodes there are
+            planned.impact = tally.impact(len(basis.cluster.nodes()), whole=False)
         return planned
+    basis.cluster = counted = Counted(basis.cluster)
     for name, decided in decisions(request, basis):
         planned.add(name, decided)
+        tally.add(name, decided)
+    if request.target_nodes is None:
+        every = request.node_filter is None
+        overrides = sum(bool(entry.override) for entry in basis.released.names().values()) if asked and every else 0
+        planned.impact = tally.impact(counted.count, whole=every, overrides=overrides)
     return planned
 
 
-def _stay_within(plan: BoundPlan, request: ActionRequest, planned: Planned, basis: Basis) -> None:
+def _stay_within(plan: BoundPlan, request: ActionRequest, planned: Planned, basis: Basis, tally: Tally) -> None:
     """Plan what a plan has that somebody has seen; where it holds no more for one of its nodes, nothing at all."""
     if plan.revision not in (None, request.revision):
         planned.stale = f"the plan is stale: it was made for revision {plan.revision}, and revision {request.revision} is committed"
@@ -252,6 +289,7 @@ def _stay_within(plan: BoundPlan, request: ActionRequest, planned: Planned, basi
         match judge(plan.changes_of(name), decided, live):
             case Due():
                 planned.add(name, decided)
+                tally.add(name, decided)
             case Done():
                 planned.unchanged.append(name)
             case Differs(how):

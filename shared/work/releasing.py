@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from shared.domain.actions import ActionOutcome, ActionRequest, Plan
+from shared.domain.labels.releases import UNBOUND, Bounds
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, UPDATE_SITE, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
 from shared.ledger.records import RecordUnreadable
@@ -36,7 +37,9 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
         return 0
     chain, by = world.releases, request.requested_by
     if request.name == UPDATE_SITE:
-        newest = chain.to_all(request.cluster, request.id, request.revision, since=plan.release, by=by, at=now)
+        newest = chain.to_all(
+            request.cluster, request.id, request.revision, since=plan.release, by=by, at=now, bounds=_bounds(request, plan)
+        )
     else:
         names = [*(name for part in plan.parts for name in part), *plan.unchanged, *(outcome.subject for outcome in plan.settled)]
         newest = chain.to_names(request.cluster, request.id, request.revision, names, since=plan.release, by=by, at=now)
@@ -44,6 +47,12 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
         take_back(request, plan, world.actions.part_outcomes(request.id, plan).values(), world, now)
         return 0
     return newest.k if newest.k == planned_by + newest.made else 0
+
+
+def _bounds(request: ActionRequest, plan: Plan) -> Bounds:
+    """What the action was let through for."""
+    impact = plan.impact
+    return Bounds(request.id, impact.nodes, impact.removals, impact.takeovers) if impact else UNBOUND
 
 
 def tag(number: int, name: str, by: str, world: World, now: datetime) -> None:

@@ -38,6 +38,7 @@ CALLS = {
     "/v1.0/revisions/{revision}/diff/{newer}": {"get"},
     "/v1.0/revisions/{revision}/restore": {"post"},
     "/v1.0/revisions/{revision}/tags/{tag}": {"post", "delete"},
+    "/v1.0/revisions/{revision}/acceptances": {"post"},
     "/v1.0/plans": {"post"},
     "/v1.0/tasks": {"get", "post"},
     "/v1.0/tasks/{task}": {"get"},

@@ -72,7 +72,7 @@ def test_each_takes_away_what_it_no_longer_declares_and_nothing_else(teams: tupl
         team.relabels()
     for left, team in (({"row": "1", "pool": "gpu"}, a), ({}, b)):
         team.commits(a_policy("p", {}, {}))
-        team.relabels()
+        team.relabels(accept_removals=1)
         assert a.labels("n1") == left
 
 
@@ -126,7 +126,7 @@ def test_a_policy_does_not_feed_on_what_its_own_hullmark_wrote_but_sees_the_othe
     b.relabels()
     assert a.labels("n1") == {"pool": "gpu", "driver": "on"}
     a.commits(a_policy("looks", {"matchLabels": {"pool": "gpu"}}, {"mine": "yes"}))
-    a.relabels()
+    a.relabels(accept_removals=1)
     assert a.labels("n1") == {"driver": "on"}
 
 

@@ -99,7 +99,7 @@ def test_a_node_that_only_policies_for_other_clusters_name_is_not_missing_here(f
     assert fleet.outcome(fleet.relabels()) == {"n1": "changed", "gone": "missing"}
 
     revision = fleet.commits(a_policy("there", {"names": ["w1"]}, {"rack": "r2"}, clusters=["west"]), adopted=False)
-    assert fleet.outcome(fleet.relabels()) == {"n1": "changed"}
+    assert fleet.outcome(fleet.relabels(accept_removals=1)) == {"n1": "changed"}
     assert "site-action-success" in fleet.world.revisions.tags(revision)
     assert fleet.outcome(fleet.relabels("w1")) == {"w1": "missing"}
 

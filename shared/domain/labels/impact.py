@@ -161,12 +161,54 @@ class Beyond(BaseModel):
     message: str
 
 
+class RevisionImpact(BaseModel):
+    """What a revision would do, were it released to every cluster now: the sum, and each cluster's."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+    nodes: int = 0
+    removals: int = 0
+    takeovers: int = 0
+    changes: int = 0
+    clusters: dict[str, Impact] = {}
+    beyond: dict[str, Beyond] = {}
+    """The clusters in which a site action would be blocked, and why."""
+
+
 class Others(NamedTuple):
     """Nodes of other clusters that the same request reaches, counted in the same way."""
 
     removals: int = 0
     takeovers: int = 0
     changes: int = 0
+
+
+def revision_impact(impacts: Sequence[Impact], bounds: Mapping[str, Bounds], asked: Acceptance = NOTHING_ACCEPTED) -> RevisionImpact:
+    """The clusters' impacts together, each judged by its bounds."""
+    all_of = Others(*(sum(_of(impact, what) for impact in impacts) for what in ("removals", "takeovers", "changes")))
+    judged = {}
+    for impact in impacts:
+        others = Others(all_of.removals - impact.removals, all_of.takeovers - impact.takeovers, all_of.changes - impact.changes)
+        judged[impact.cluster] = verdict(impact, bounds.get(impact.cluster, Bounds()), asked, others=others)
+    return RevisionImpact(
+        nodes=sum(impact.nodes for impact in impacts),
+        removals=all_of.removals,
+        takeovers=all_of.takeovers,
+        changes=all_of.changes,
+        clusters={impact.cluster: impact for impact in impacts},
+        beyond={name: beyond for name, beyond in judged.items() if beyond},
+    )
+
+
+def in_words(impact: Impact) -> str:
+    """One line for people: how many nodes change, and which keys."""
+    where = f"cluster {impact.cluster}, {impact.nodes} nodes"
+    if not impact.changes and not impact.overrides:
+        return f"{where}: no label changes"
+    managers = {f"{key} from {' and '.join(sorted(by))}": sum(by.values()) for key, by in impact.taken.items()}
+    keys = (("removed", impact.removed), ("added", impact.added), ("changed", impact.changed), ("taken over", managers))
+    said = [f"{what}: {_keys(counts)}" for what, counts in keys if counts]
+    overrides = [f"labels set by hand end on {impact.overrides}"] if impact.overrides else []
+    return f"{where}: {impact.changes} change ({impact.removals} lose labels); " + "; ".join([*said, *overrides])
 
 
 def verdict(

@@ -46,6 +46,11 @@ class Tally:
         if decided.contested:
             self._taking.add(name)
 
+    @property
+    def takes_away(self) -> bool:
+        """Whether a node loses a label, or another manager's value is replaced."""
+        return bool(self._losing.count or self._taking.count)
+
     def impact(self, nodes: int, *, whole: bool, overrides: int = 0, unseen: str = "") -> Impact:
         """What was counted, of a cluster of so many nodes. `whole`: every one of them was decided, so that none can keep a label."""
         return Impact(
