@@ -18,6 +18,7 @@ routes = APIBlueprint("plans", __name__, url_prefix="/v1.0", abp_tags=[Tag(name=
 def plan(body: PlanRequest) -> Response:
     """What a relabel of these nodes would change now, and why: the newest committed documents against the cluster itself.
 
+    `released`: drift alone, each node against what is released to it. `waits`: the newest revision, where it is not released yet.
     `hullmark plan --server` prints this. A POST only because a filter needs a body: nothing is written or recorded.
     """
     return send(plan_committed(body, wiring.world()))

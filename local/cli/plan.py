@@ -28,6 +28,7 @@ from shared.world import Settings
 @click.option("--server-version", metavar="V", help="The cluster's version. Default: the API server's, else that of the oldest kubelet.")
 @click.option("--target", metavar="N1,N2", help="Only these nodes, comma-separated.")
 @click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this filter selects (docs/labels.md).")
+@click.option("--released", is_flag=True, help="Drift alone: each node against what is released to it, not the newest revision.")
 @click.option("--summary", is_flag=True, help="How many nodes each key changes on, in place of the nodes.")
 @click.option("--out", metavar="FILE", help="Save the plan for `hullmark relabel --plan FILE`.")
 @output_option
@@ -38,15 +39,18 @@ def plan(
     server_version: str | None,
     target: str | None,
     filter_file: str | None,
+    released: bool,
     summary: bool,
     out: str | None,
     form: str,
 ) -> int:
-    """Show what would change on which node, and why. Without -f: for the newest committed revision.
+    """Show what would change on which node, and why. Without -f: for the newest committed revision, released or not.
 
     Exit code 2: changes are pending; 4: none are, but a node can't be brought in sync.
     """
-    asked = _asked(target, filter_file, cluster, server_version)
+    if released and (files or nodes_file or server_version):
+        raise Failure("Usage", "--released compares clusters with what is released to them: leave -f, --nodes and --server-version out")
+    asked = _asked(target, filter_file, cluster, server_version, released)
     listed = _listed(nodes_file) if nodes_file else None
     planned = _planned(asked, files, listed)
     answer = planned.model_dump(mode="json")
@@ -65,7 +69,7 @@ def plan(
     return BLOCKED if planned.failing else 0
 
 
-def _asked(target: str | None, filter_file: str | None, cluster: str | None, server_version: str | None) -> PlanRequest:
+def _asked(target: str | None, filter_file: str | None, cluster: str | None, server_version: str | None, released: bool) -> PlanRequest:
     """Which nodes the options mean. Raises Failure."""
     if target is not None and filter_file:
         raise Failure("Usage", "give --target or --filter, not both")
@@ -73,9 +77,8 @@ def _asked(target: str | None, filter_file: str | None, cluster: str | None, ser
         raise Failure("UnknownNode", "--target names no nodes")
     node_filter = read_filter(filter_file) if filter_file else None
     everything = target is None and node_filter is None
-    return PlanRequest.model_validate(
-        {"target_nodes": target, "node_filter": node_filter, "all": everything, "cluster": cluster, "server_version": server_version}
-    )
+    which = {"target_nodes": target, "node_filter": node_filter, "all": everything}
+    return PlanRequest.model_validate({**which, "cluster": cluster, "server_version": server_version, "released": released})
 
 
 def _listed(file: str) -> ListedNodes:
@@ -105,7 +108,7 @@ def _plan_lines(plan: LabelPlan) -> Iterable[Any]:
         yield grid(("node", "reason", "message"), sorted(stays))
     if plan.missing:
         yield f"declared but not in cluster {plan.cluster}: {', '.join(plan.missing)}"
-    yield _counts(plan)
+    yield from _ending(plan)
 
 
 def _summary_lines(plan: LabelPlan) -> Iterable[Any]:
@@ -116,6 +119,14 @@ def _summary_lines(plan: LabelPlan) -> Iterable[Any]:
     stays = Counter((why.outcome, why.reason) for why in plan.blocked.values())
     if stays:
         yield grid(("nodes", "outcome", "reason"), [(str(number), *why) for why, number in sorted(stays.items())])
+    yield from _ending(plan)
+
+
+def _ending(plan: LabelPlan) -> Iterable[str]:
+    """What waits; then, last, the counts."""
+    if plan.waits:
+        how = "`hullmark plan` shows what it would change" if plan.released else "`hullmark relabel` releases it"
+        yield f"{plan.waits} to cluster {plan.cluster}; {how}"
     yield _counts(plan)
 
 
@@ -123,6 +134,8 @@ def _counts(plan: LabelPlan) -> str:
     counts = [(len(plan.nodes), "to change"), (plan.unchanged, "unchanged"), (len(plan.missing), "missing"), (plan.failing, "blocked")]
     if skipped := len(plan.blocked) - plan.failing:
         counts.append((skipped, "left to others"))
+    if plan.unreleased:
+        counts.append((plan.unreleased, "unreleased"))
     if taken := {key: count.takeovers for key, count in plan.keys().items() if count.takeovers}:
         total = sum(taken.values())
         counts.append((total, f"takeover{'s' if total > 1 else ''} ({', '.join(taken)})"))

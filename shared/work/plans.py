@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
-from shared.domain.labels.plans import LabelPlan, PlanRequest, label_plan
-from shared.ports import Refused
+from collections.abc import Iterator
+
+from shared.domain.labels.planning import Settled, Write
+from shared.domain.labels.plans import LabelPlan, PlanRequest, Waits, label_plan
+from shared.ledger.releases import InForce
+from shared.ledger.revisions import Revision
+from shared.ports import Cluster, Refused
 from shared.work.intake import NO_REVISION, Refusal, Rejected, refuse_unknown
-from shared.work.planning import Declarations, Ground, Observed, decisions
+from shared.work.planning import ByRelease, Declarations, Ground, Observed, decisions
 from shared.world import World
 
 
 def plan_committed(asked: PlanRequest, world: World) -> LabelPlan:
-    """Plan against the newest revision and the cluster itself.
+    """Plan against the newest revision, or what is released to each node, and the cluster itself.
 
     Raises Rejected (nothing committed, an unknown cluster or node) and what the cluster raises.
     """
-    revision = world.releases.look().committed
+    in_force = world.releases.look()
+    revision = in_force.committed
     if revision is None:
         raise Rejected(NO_REVISION)
-    return plan_documents(asked, revision, world)
+    name, cluster = _cluster(asked, revision, world)
+    plan = _plan_released(asked, name, in_force, revision, world) if asked.released else plan_nodes(asked, revision, cluster, name)
+    return plan.model_copy(update={"waits": Waits.of(revision.number, in_force.state(name).base)})
+
+
+def _plan_released(asked: PlanRequest, name: str, in_force: InForce, committed: Revision, world: World) -> LabelPlan:
+    """Plan each node by its release."""
+    basis = ByRelease(name, world, in_force, asks_version=True)
+    refuse_unknown(asked.target_nodes or (), committed, basis.cluster, name)
+    unreleased = 0
+
+    def decided() -> Iterator[tuple[str, Settled | Write]]:
+        nonlocal unreleased
+        for node, decision in decisions(asked, basis):
+            unreleased += not basis.mark(node).released
+            yield node, decision
+
+    plan = label_plan(decided(), revision=basis.revision or None, cluster=name, server_version=basis.main().server_version)
+    return plan.model_copy(update={"released": True, "unreleased": unreleased})
 
 
 def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> LabelPlan:
     """Plan these documents against the cluster itself. Raises what `plan_committed` raises."""
+    name, cluster = _cluster(asked, declared, world)
+    return plan_nodes(asked, declared, cluster, name)
+
+
+def _cluster(asked: PlanRequest, declared: Declarations, world: World) -> tuple[str, Cluster]:
     try:
         name = asked.cluster or world.default_cluster(declared)
-        cluster = world.cluster(name, declared)
+        return name, world.cluster(name, declared)
     except Refused as refused:
         raise Rejected(Refusal(refused.reason, str(refused))) from refused
-    return plan_nodes(asked, declared, cluster, name)
 
 
 def plan_nodes(asked: PlanRequest, declared: Declarations, cluster: Observed, name: str) -> LabelPlan:

@@ -133,3 +133,13 @@ def test_what_a_plan_does_not_have_can_not_be_asked_for_with_it(fleet: FrontDoor
     answer = fleet.create(name, **({"plan": planned(fleet, target_nodes=["n1"])} | more))
     assert answer.status_code == 400
     assert says in " ".join(entry["message"] for entry in answer.json["details"]["messageList"])
+
+
+def test_drift_alone_is_planned_where_it_is_asked_for(fleet: FrontDoor) -> None:
+    fleet.relabels()
+    fleet.commits(a_policy("racks", {"names": ["n1"]}, {"rack": "r99"}), adopted=False)
+    newest, released = planned(fleet, all=True), planned(fleet, all=True, released=True)
+    assert (newest["nodes"]["n1"]["set"], newest["waits"]) == ({"rack": "r99"}, {"revision": 2, "released": 1})
+    assert (released["nodes"], released["revision"], released["released"]) == ({}, 1, True)
+    answer = fleet.post("/v1.0/plans", {"all": True, "released": True, "server_version": "1.17"})
+    assert (answer.status_code, "leave server_version out" in answer.json["details"]["messageList"][0]["message"]) == (400, True)

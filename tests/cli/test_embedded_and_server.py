@@ -106,6 +106,10 @@ COMMITTED = [
     *both("plan", "--cluster", "nowhere"),
     *both("plan", "--server-version", "1.17.3", "--target", "cp01"),
     *both("plan", "--nodes", str(NODES), "--target", "cp01"),
+    *both("plan", "--released"),
+    *both("plan", "--released", "--target", "ghost1"),
+    *both("plan", "--released", "--server-version", "1.17.3"),
+    *both("plan", "--summary"),
     *both("plan"),
     ("plan", "--target", "gpu01", "--out", "plan.json"),
     *both("relabel", "cp01"),
@@ -113,7 +117,11 @@ COMMITTED = [
     *both("relabel", "--all", "--dry-run"),
     *both("relabel", "--all"),
     *both("relabel", "--plan", "plan.json"),
+    *both("relabel", "--plan", "plan.json", "--dry-run"),
+    *both("relabel", "--plan", "plan.json", "--all"),
+    *both("relabel", "--plan", "plan.json", "cp01"),
     *both("plan"),
+    *both("plan", "--released"),
     *both("nodes"),
     *both("nodes", "cp01,gpu01", "--labels"),
     *both("nodes", "ghost1", "cp01"),
@@ -141,6 +149,7 @@ CHANGED = [
     ("documents", "stage", "-f", "twice/a", "-f", "twice/b", "-c", "twice"),
     *both("relabel", "--plan", "plan.json"),
     *both("plan"),
+    *both("plan", "--released"),
     *both("nodes", "gpu01", "gpu02"),
     *both("relabel", "gpu01"),
     *both("nodes", "gpu01", "gpu02"),
@@ -316,5 +325,7 @@ def test_the_day_is_one_of_work_and_not_of_errors(days: tuple[Day, Day]) -> None
     succeeded = {words for words, code in codes if code != 1}
     assert {"plan", "plan --filter gpu.json -o json", "relabel --all", "relabel --filter gpu.json", "relabel gpu01"} <= succeeded
     assert {f"versions {which} --now {AT}" for which in ("list", "plan", "calendar", "why shop")} <= succeeded
+    assert [code for words, code in codes if words == "plan --released"] == [0, 0, 0], "nothing released yet; in sync; no drift for an edit"
+    assert [code for words, code in codes if words == "relabel --plan plan.json"] == [0, 5], "nothing to do any more; another revision"
     every_plan = [code for words, code in codes if words == "plan"]
     assert every_plan == [1, 2, 0, 2], "no revision; everything pending; all in sync after the relabel, seen from outside; an edit"

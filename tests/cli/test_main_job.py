@@ -392,3 +392,21 @@ def test_a_dry_run_says_everywhere_that_it_is_one(committed: Hullmark) -> None:
     shown = committed("actions", "show", listed["id"], "-o", "json").json
     assert (shown["dry_run"], shown["message"], shown["nodes"]["n1"]["outcome"]) == (True, "dry run: nothing was written", "changed")
     assert "would change" in committed("actions", "show", listed["id"]).out
+
+
+def test_a_plan_says_that_its_revision_waits_and_drift_is_shown_alone(committed: Hullmark, site: Write) -> None:
+    assert "revision 1 waits: nothing is released to cluster default; `hullmark relabel` releases it" in committed("plan").out
+    committed("relabel", "--all")
+    assert "waits" not in committed("plan").out
+    committed("documents", "stage", "-f", site(a_policy("racks", {"names": ["n1"]}, {"rack": "r8"})))
+    committed("documents", "commit")
+    pending, drift = committed("plan"), committed("plan", "--released")
+    assert (pending.code, "revision 2 waits: revision 1 is released to cluster default" in pending.out) == (2, True)
+    assert (drift.code, "revision 2 waits" in drift.out, drift.out.splitlines()[-1]) == (
+        0,
+        True,
+        "0 to change, 2 unchanged, 1 missing, 0 blocked",
+    )
+    for more in (["-f", "site.yaml"], ["--nodes", "nodes.json"], ["--server-version", "1.17"]):
+        refused = committed("plan", "--released", *more, "-o", "json")
+        assert (refused.code, refused.json["errors"][0]["reason"]) == (1, "Usage")

@@ -26,9 +26,12 @@ class PlanRequest(Selection):
     all: bool = False
     cluster: str | None = Field(default=None, max_length=253, description="Default: the default cluster.")
     server_version: str | None = Field(default=None, max_length=64, description="Plan aliases for this version instead of the cluster's.")
+    released: bool = Field(default=False, description="Plan each node by what is released to it: drift alone.")
 
     @model_validator(mode="after")
     def _says_which_nodes(self) -> Self:
+        if self.released and self.server_version is not None:
+            raise ValueError("what is released is planned for the cluster as it is: leave server_version out")
         if bool(self.target_nodes) + (self.node_filter is not None) + self.all != 1:
             raise ValueError("say which nodes: target_nodes, node_filter, or all (one of them)")
         return self
@@ -62,10 +65,32 @@ class KeyCount(BaseModel):
     takeovers: int
 
 
+class Waits(BaseModel):
+    """A committed revision that is not released to the cluster as a whole. `released`: the one that is; null where none is."""
+
+    revision: int
+    released: int | None
+
+    @classmethod
+    def of(cls, committed: int, base: int) -> Self | None:
+        """None where nothing waits. `base`: what is released to the cluster as a whole; 0 where nothing is."""
+        return None if committed == base else cls(revision=committed, released=base or None)
+
+    def __str__(self) -> str:
+        return f"revision {self.revision} waits: {f'revision {self.released}' if self.released else 'nothing'} is released"
+
+
 class LabelPlan(BaseModel):
-    """The plan: only nodes that change are in `nodes`. `revision` is null for documents that are not committed."""
+    """The plan: only nodes that change are in `nodes`. `revision` is null for documents that are not committed.
+
+    With `released` each node is planned by what is released to it, which is the revision for most; `unreleased` counts the nodes that
+    nothing is released to.
+    """
 
     revision: int | None
+    waits: Waits | None = None
+    released: bool = False
+    unreleased: int = 0
     cluster: str
     server_version: str
     nodes: dict[str, NodePlan]
@@ -93,7 +118,7 @@ class LabelPlan(BaseModel):
     def summary(self) -> dict[str, Any]:
         """The plan with counts in place of names."""
         counts = {"changing": len(self.nodes), "unchanged": self.unchanged, "missing": len(self.missing), "blocked": len(self.blocked)}
-        head = self.model_dump(mode="json", include={"revision", "cluster", "server_version"})
+        head = self.model_dump(mode="json", include={"revision", "waits", "released", "unreleased", "cluster", "server_version"})
         return head | counts | {"keys": {key: count.model_dump() for key, count in self.keys().items()}}
 
 
