@@ -46,7 +46,7 @@ PATTERNS = {
     "stop": r"actions/ID/stop\.json",
     "outcome": r"actions/ID/outcome\.json",
     "announced": r"actions/ID/announced\.json",
-    "day": r"actions-by-day/\d{4}-\d\d-\d\d/\d{8}-ID",
+    "day": r"actions-by-day/\d{4}-\d\d-\d\d/\d{8}-(ID-)?ID",
     "upgraded": r"upgrades/actions-by-day/(\d{4}-\d\d-\d\d|done)",
     "swept": r"sweeps/\d{4}-\d\d-\d\dT\d\d",
     "open": r"open-actions/ID",
@@ -155,7 +155,7 @@ def control_on_plan(fleet: FrontDoor, action: str, verb: str) -> None:
 
 def kind_of(key: str) -> str:
     """The kind of an object, by its key."""
-    plain = re.sub(r"(?<=[/-])[0-9A-HJKMNP-TV-Z]{26}(?=[/.]|$)", "ID", key)
+    plain = re.sub(r"(?<=[/-])[0-9A-HJKMNP-TV-Z]{26}(?=[/.-]|$)", "ID", key)
     kinds = [kind for kind, pattern in PATTERNS.items() if re.fullmatch(pattern, plain)]
     assert len(kinds) == 1, f"{key} is of no kind that the table of torn objects knows: {kinds}"
     return kinds[0]

@@ -20,17 +20,17 @@ def a_cluster(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 class Clusters(Fleet):
-    """A site with three clusters, `n1` and `n2` in each; its one policy declares `rack` on both."""
+    """A site with three clusters, `n1` and `n2` in each; its one policy declares `rack` on both. Not `new`: its store is filled later."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, new: bool = True) -> None:
         super().__init__()
         self.world.settings = self.world.settings.model_copy(update={"cluster": ""})
         self.clusters = {name: Simulated(self.world.store, name) for name in LABELS}
         self.world.open_cluster = lambda _access, name: self.clusters[name]
-        for cluster in self.clusters.values():
+        for cluster in self.clusters.values() if new else ():
             cluster.create("n1", {})
             cluster.create("n2", {})
-        self.revision = self.declares_rack("r1")
+        self.revision = self.declares_rack("r1") if new else 1
 
     def declares_rack(self, value: str) -> int:
         """Commit the policy with this value."""
@@ -57,6 +57,11 @@ class Clusters(Fleet):
     def child(self, action: str, cluster: str) -> str:
         """The id of the action on one of the clusters."""
         return self.world.actions.request(action).children[cluster]
+
+    def children_ended(self, action: str) -> list[str]:
+        """The clusters whose own action has ended."""
+        children = self.world.actions.request(action).children
+        return [cluster for cluster, child in children.items() if self.world.actions.outcome(child)]
 
     def children(self, action: str) -> dict[str, ActionOutcome]:
         """By cluster, how its own action ended."""
