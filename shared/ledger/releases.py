@@ -147,7 +147,7 @@ class InForce:
     @functools.cached_property
     def committed(self) -> Revision | None:
         """The newest commit, None before the first: clusters' access, maintenance and versions go by it."""
-        number = self._revisions.newest()
+        number = self._releases.committed(self._trusted)
         return self._revisions.get(number) if number else None
 
     def state(self, cluster: str) -> Released:
@@ -181,16 +181,24 @@ class Releases:
         self._revisions = revisions
         self._ended = ended
         self._monotonic = monotonic
+        self._committed = (-math.inf, 0)
         self._heads: dict[str, tuple[float, Released]] = {}
         self._share = functools.lru_cache(SHARES_KEPT)(self._read_share)
 
     # reading
 
     def look(self, trusted: float = 0) -> InForce:
-        """What holds now; a state that was read less than `trusted` seconds ago is taken as it was. What is asked of it costs one read
-        of an object that is not there, or, the first time in a process, one short listing.
+        """What holds now; what was read less than `trusted` seconds ago is taken as it was. What is asked of it costs one read of an object
+        that is not there, or, the first time in a process, one short listing.
         """
         return InForce(self, self._revisions, trusted)
+
+    def committed(self, trusted: float = 0) -> int:
+        """The number of the newest commit; 0 before the first."""
+        read_at, number = self._committed
+        if not trusted or self._monotonic() - read_at >= trusted or number != self._revisions.highest:
+            read_at, number = self._committed = self._monotonic(), self._revisions.newest()
+        return number
 
     def head(self, cluster: str, trusted: float = 0) -> Released:
         """A cluster's newest state. Raises RecordUnreadable."""

@@ -229,7 +229,8 @@ class Revisions:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: dict[int, Revision] = {}
-        self._highest = 0
+        self.highest = 0
+        """The newest number that is known without a look."""
 
     # staging
 
@@ -419,6 +420,7 @@ class Revisions:
         about = self._write(proposal, by, now).model_copy(update=why)
         made = self._store.create(revision_key(proposal.number), about.to_bytes())
         if made:
+            self.highest = max(self.highest, proposal.number)
             self._leave_hint(proposal.number)
         return made
 
@@ -471,10 +473,10 @@ class Revisions:
 
     def newest(self) -> int:
         """The newest committed number; 0 before the first. Where one is known, only those after it are looked for, one by one."""
-        number = self._highest or self._hinted() or self._newest_listed()
+        number = self.highest or self._hinted() or self._newest_listed()
         while self._store.get(revision_key(number + 1)) is not None:
             number += 1
-        self._highest = number
+        self.highest = number
         return number
 
     def _hinted(self) -> int:

@@ -206,10 +206,14 @@ class Watched:
     # what an operator does and sees
 
     def declares(self, *policies: Mapping[str, Any]) -> None:
-        """Commit these policies in place of what was there, none given: one for nobody. No relabel follows: events alone have to do it."""
+        """Commit and release these policies in place of what was there, none given: one for nobody. No relabel follows: only events
+        bring them.
+        """
         documents = policies or (a_policy("nobody", {"matchLabels": {"example.com/nobody": "x"}}, {"example.com/none": "x"}),)
         self.world.revisions.stage("site", [Source("site.yaml", yaml.safe_dump_all(documents).encode())], "an operator", self.now)
-        self.world.revisions.commit("an operator", self.now)
+        revision, _ = self.world.revisions.commit("an operator", self.now)
+        chain = self.world.releases
+        chain.to_all("default", "", revision.number, since=chain.head("default").k, by="an operator", at=self.now)
 
     def sweeps(self) -> ActionOutcome:
         """Let the clock's drift_sweep run to its end."""
