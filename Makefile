@@ -81,11 +81,14 @@ archive: $(LOCKED) ## The source archive that functions are built from (dist/)
 plan: $(LOCKED) ## What a deployment would change (PROJECT=… REGION=…)
 	@$(BIN)/python -m local.deploy plan --project "$(PROJECT)" --region "$(REGION)" || [ $$? -eq 2 ]
 
-deploy: $(LOCKED) ## Deploy to Google Cloud, and send a dry run through (PROJECT=… REGION=…)
-	@$(BIN)/python -m local.deploy deploy --project "$(PROJECT)" --region "$(REGION)"
+deploy: $(LOCKED) ## Deploy to Google Cloud: the plan, a question (AUTO=1: none), a dry run through it all (PROJECT=… REGION=…)
+	@AUTO="$(AUTO)" $(BIN)/python -m local.deploy deploy --project "$(PROJECT)" --region "$(REGION)"
+
+rollback: $(LOCKED) ## Give the traffic back to what served before the last deployment (PROJECT=… REGION=…)
+	@AUTO="$(AUTO)" $(BIN)/python -m local.deploy rollback --project "$(PROJECT)" --region "$(REGION)"
 
 destroy: $(LOCKED) ## Take it down, all but the store (PROJECT=… REGION=…)
-	@$(BIN)/python -m local.deploy destroy --project "$(PROJECT)" --region "$(REGION)"
+	@AUTO="$(AUTO)" $(BIN)/python -m local.deploy destroy --project "$(PROJECT)" --region "$(REGION)"
 
 lock: ## Lock the dependencies anew, with hashes
 	$(BIN)/pip install --quiet uv
@@ -95,4 +98,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults races mutants soak check docs kube browser promtool bench archive plan deploy destroy lock clean
+.PHONY: help install demo serve serve-real test faults races mutants soak check docs kube browser promtool bench archive plan deploy rollback destroy lock clean

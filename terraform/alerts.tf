@@ -4,7 +4,7 @@ locals {
   service_names = [for step in google_cloudfunctions2_function.steps : step.name]
   services      = join(" OR ", [for name in local.service_names : "\"${name}\""])
   # exact names, quoted for the monitoring filter's one_of()
-  watched = join(",", [for key in keys(local.subscriptions) : "\"${var.topic_prefix}${key}\""])
+  watched = join(",", [for key in keys(local.subscriptions) : "\"${local.topic_prefix}${key}\""])
   jobs    = join(" OR ", [for key in keys(local.clocks) : "\"${var.name_prefix}${key}\""])
 
   # as PromQL writes it: the first slash a colon, every other special character an underscore

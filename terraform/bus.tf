@@ -4,7 +4,7 @@ resource "google_pubsub_topic" "topics" {
   for_each = local.topics
 
   project                    = var.project
-  name                       = "${var.topic_prefix}${each.key}"
+  name                       = "${local.topic_prefix}${each.key}"
   message_retention_duration = each.key == local.dead_letters ? "604800s" : "86400s" # can be replayed (seek) that long
 
   depends_on = [google_project_service.apis]
@@ -23,7 +23,7 @@ resource "google_pubsub_subscription" "push" {
   for_each = local.subscriptions
 
   project                    = var.project
-  name                       = "${var.topic_prefix}${each.key}" # result_rollup reads from a dead letter where it came from
+  name                       = "${local.topic_prefix}${each.key}" # result_rollup reads from a dead letter where it came from
   topic                      = google_pubsub_topic.topics[each.value.topic].id
   ack_deadline_seconds       = local.steps[each.value.step].timeout + 10 # also the push's own timeout
   message_retention_duration = "604800s"

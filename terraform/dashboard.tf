@@ -16,7 +16,7 @@ locals {
     },
     {
       title = "Saturation: age of the oldest message (s)"
-      query = "max by (subscription_id) (pubsub_googleapis_com:subscription_oldest_unacked_message_age{monitored_resource=\"pubsub_subscription\",subscription_id=~\"${join("|", [for key in keys(local.subscriptions) : "${var.topic_prefix}${key}"])}\"})"
+      query = "max by (subscription_id) (pubsub_googleapis_com:subscription_oldest_unacked_message_age{monitored_resource=\"pubsub_subscription\",subscription_id=~\"${join("|", [for key in keys(local.subscriptions) : "${local.topic_prefix}${key}"])}\"})"
     },
     {
       title = "Saturation: instances by function"

@@ -32,7 +32,16 @@ resource "google_cloud_scheduler_job" "schedules" {
 }
 
 locals {
-  node_events_from = var.gke_node_events ? toset(var.gke_projects) : toset([])
+  # Where clusters are listed, a project without any sends nothing.
+  node_events_from = var.gke_node_events ? toset([
+    for project in var.gke_projects : project if length(var.gke_clusters) == 0 || contains(var.gke_clusters[*].project, project)
+  ]) : toset([])
+  only_clusters = {
+    for project in local.node_events_from : project => join(" OR ", [
+      for cluster in var.gke_clusters :
+      "(resource.labels.location=\"${cluster.location}\" AND resource.labels.cluster_name=\"${cluster.name}\")" if cluster.project == project
+    ])
+  }
 }
 
 resource "google_logging_project_sink" "node_events" {
@@ -44,12 +53,12 @@ resource "google_logging_project_sink" "node_events" {
   unique_writer_identity = true
 
   # Exact names: `nodes.status.patch`, a kubelet's heartbeat, is another. Our own patches come back as events too: leave them out.
-  filter = join(" AND ", [
+  filter = join(" AND ", concat([
     "log_id(\"cloudaudit.googleapis.com/activity\")",
     "resource.type=\"k8s_cluster\"",
     "protoPayload.methodName=(\"io.k8s.core.v1.nodes.create\" OR \"io.k8s.core.v1.nodes.patch\" OR \"io.k8s.core.v1.nodes.update\")",
     "NOT protoPayload.authenticationInfo.principalEmail=(${join(" OR ", [for name in sort(local.reach_clusters) : "\"${google_service_account.steps[name].email}\""])})",
-  ])
+  ], local.only_clusters[each.key] == "" ? [] : ["(${local.only_clusters[each.key]})"]))
 }
 
 resource "google_pubsub_topic_iam_member" "node_events" {

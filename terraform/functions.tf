@@ -8,12 +8,14 @@ locals {
       HULLMARK_STORE        = "gs://${google_storage_bucket.store.name}"
       HULLMARK_BUS          = "pubsub"
       HULLMARK_PROJECT      = var.project
-      HULLMARK_TOPIC_PREFIX = var.topic_prefix
+      HULLMARK_TOPIC_PREFIX = local.topic_prefix
 
       HULLMARK_KEEP_ACTIONS_DAYS = tostring(var.keep_actions_days)
     },
     { for name, value in var.settings : "HULLMARK_${upper(name)}" => value },
   )
+  egress = { private = "VPC_EGRESS_PRIVATE_RANGES_ONLY", all = "VPC_EGRESS_ALL_TRAFFIC" }[var.egress]
+
   cluster_environment = merge(
     var.default_cluster == "" ? {} : { HULLMARK_CLUSTER = var.default_cluster },
     length(var.kubeconfig_secrets) == 0 ? {} : { HULLMARK_KUBECONFIGS = "/etc/hullmark" },
@@ -51,7 +53,7 @@ resource "google_cloudfunctions2_function" "steps" {
     max_instance_request_concurrency = each.value.concurrency
     max_instance_count               = lookup(local.max_instances, each.key, 10)
     min_instance_count               = 0
-    all_traffic_on_latest_revision   = true
+    all_traffic_on_latest_revision   = !var.hold_traffic
     ingress_settings                 = try(each.value.http, false) ? "ALLOW_ALL" : "ALLOW_INTERNAL_ONLY" # Pub/Sub of this project counts as internal
 
     # fewer threads than requests would queue inside the instance and eat the deadline
@@ -77,7 +79,7 @@ resource "google_cloudfunctions2_function" "steps" {
       }
     }
 
-    direct_vpc_egress = var.network != null && contains(local.read_credentials, each.key) ? "VPC_EGRESS_PRIVATE_RANGES_ONLY" : null
+    direct_vpc_egress = var.network != null && contains(local.read_credentials, each.key) ? local.egress : null
 
     dynamic "direct_vpc_network_interface" {
       for_each = var.network != null && contains(local.read_credentials, each.key) ? [var.network] : []

@@ -9,6 +9,11 @@ locals {
   steps       = local.description.steps
   schedules   = local.description.schedules
 
+  # A deployment with a name of its own has topics and a store of its own, too.
+  own_name     = var.name_prefix == "hullmark-" ? "" : var.name_prefix
+  topic_prefix = var.topic_prefix == null ? local.own_name : var.topic_prefix
+  store_bucket = coalesce(var.store_bucket, "${var.project}-${trimsuffix(var.name_prefix, "-")}")
+
   dead_letters = "dead-letters"
   topics = toset(concat(
     [local.dead_letters],

@@ -2,7 +2,7 @@
 
 resource "google_storage_bucket" "store" {
   project                     = var.project
-  name                        = coalesce(var.store_bucket, "${var.project}-hullmark")
+  name                        = local.store_bucket
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
@@ -31,6 +31,11 @@ resource "google_storage_bucket" "store" {
     action {
       type = "Delete"
     }
+  }
+
+  # It stays where it was made: a deployment that moves to another region takes its functions along, and not its past.
+  lifecycle {
+    ignore_changes = [location]
   }
 
   depends_on = [google_project_service.apis]

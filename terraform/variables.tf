@@ -26,18 +26,18 @@ variable "name_prefix" {
   description = "Before the names of functions, service accounts and clock jobs, so that two deployments can share a project."
 
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{0,13}-$", var.name_prefix))
-    error_message = "Two to 15 lower-case letters, digits and hyphens, a hyphen last: the name of a service account holds 30 characters."
+    condition     = can(regex("^[a-z][a-z0-9-]{1,13}-$", var.name_prefix))
+    error_message = "Three to 15 lower-case letters, digits and hyphens, a hyphen last: the name of a service account has 6 to 30 characters."
   }
 }
 
 variable "topic_prefix" {
   type        = string
-  default     = ""
-  description = "Before the names of topics and subscriptions (HULLMARK_TOPIC_PREFIX). Empty: `gcloud pubsub topics publish relabel-requests` is right as it stands."
+  default     = null
+  description = "Before the names of topics and subscriptions (HULLMARK_TOPIC_PREFIX). Default: nothing, so that `gcloud pubsub topics publish relabel-requests` is right as it stands; with a name_prefix of your own, that prefix."
 
   validation {
-    condition     = var.topic_prefix == "" || (can(regex("^[A-Za-z][A-Za-z0-9-]{0,40}$", var.topic_prefix)) && !startswith(var.topic_prefix, "goog"))
+    condition     = can(regex("^[A-Za-z][A-Za-z0-9-]{0,40}$", coalesce(var.topic_prefix, "none"))) && !startswith(coalesce(var.topic_prefix, "none"), "goog")
     error_message = "Letters, digits and hyphens, a letter first, not beginning with goog."
   }
 }
@@ -45,7 +45,7 @@ variable "topic_prefix" {
 variable "store_bucket" {
   type        = string
   default     = null
-  description = "Name of the bucket for revisions and actions; bucket names are unique in the world. Default: PROJECT-hullmark."
+  description = "Name of the bucket for revisions and actions; bucket names are unique in the world. Default: PROJECT-hullmark, or PROJECT-PREFIX with a name_prefix of your own."
 
   validation {
     condition     = var.store_bucket == null || can(regex("^[a-z0-9][a-z0-9_-]{1,56}[a-z0-9]$", var.store_bucket))
@@ -69,6 +69,12 @@ variable "steps_file" {
   type        = string
   default     = null
   description = "The description of all functions. Default: functions/steps.yaml beside this module, which is also the archive's."
+}
+
+variable "hold_traffic" {
+  type        = bool
+  default     = false
+  description = "Leave the traffic of functions where it is pinned while they are updated: `make deploy` tries the new revisions first, and then moves it."
 }
 
 variable "docs_folder" {
@@ -124,6 +130,17 @@ variable "gke_node_events" {
   description = "Route node creations and patches from the audit logs of gke_projects to node-events, so that a new node is labelled within seconds. Without it the hourly sweep finds it."
 }
 
+variable "gke_clusters" {
+  type        = list(object({ project = string, location = string, name = string }))
+  default     = []
+  description = "Clusters whose node events are routed, as Cluster documents name them in access.gke. Empty: every cluster of gke_projects; events of those that no document names are ignored, but delivered and paid for."
+
+  validation {
+    condition     = alltrue([for cluster in var.gke_clusters : contains(var.gke_projects, cluster.project)])
+    error_message = "A cluster's project is not in gke_projects."
+  }
+}
+
 variable "gke_version_updates" {
   type        = bool
   default     = false
@@ -168,7 +185,7 @@ variable "default_cluster" {
 variable "sweep_clusters" {
   type        = list(string)
   default     = []
-  description = "Clusters that the hourly sweep visits, by the names of their Cluster documents. Empty: the default cluster. Needed as soon as the documents declare several: a sweep that names none is refused then."
+  description = "Clusters that the hourly sweep visits, by the names of their Cluster documents. Empty: every cluster that the documents declare, or the default cluster. Names here leave all others unswept."
 
   validation {
     condition     = alltrue([for name in var.sweep_clusters : can(regex("^[a-z0-9][a-z0-9-]{0,62}$", name))])
@@ -179,7 +196,23 @@ variable "sweep_clusters" {
 variable "network" {
   type        = object({ network = string, subnetwork = string })
   default     = null
-  description = "Clusters with private endpoints: the VPC network and subnetwork through which the functions that reach clusters send (direct egress, private ranges only)."
+  description = "Clusters with private endpoints or authorized networks: the VPC network and subnetwork through which the functions that reach clusters send (direct egress)."
+}
+
+variable "egress" {
+  type        = string
+  default     = "private"
+  description = "What goes through `network`: private (private address ranges only, for private endpoints), or all (everything, so that Cloud NAT gives it one fixed address for authorized networks)."
+
+  validation {
+    condition     = contains(["private", "all"], var.egress)
+    error_message = "private, or all."
+  }
+
+  validation {
+    condition     = var.egress == "private" || var.network != null
+    error_message = "egress = \"all\" needs `network`: the subnetwork whose Cloud NAT has the fixed address."
+  }
 }
 
 # People

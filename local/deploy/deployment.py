@@ -1,96 +1,37 @@
-"""`make plan`, `make deploy`, `make destroy`: the archive, Terraform, and a message through everything at the end.
+"""`make plan`, `make deploy`, `make rollback`, `make destroy`: the archive, Terraform, and a message through everything.
 
-What usually goes wrong is looked for before Terraform starts (tools, credentials, project, region) or read from what it says
-(ADVICE): every error ends in what to do about it.
+What usually goes wrong is looked for before Terraform starts (tools, credentials, project, region, state) or read from what it says
+(`local.deploy.tools.ADVICE`): every error ends in what to do about it. A deployment that replaces another is tried before it gets traffic.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-from ulid import ULID
 
 from local.deploy.archive import NotArchived, write
+from local.deploy.others import check_other_projects
+from local.deploy.smoke import Smoke
+from local.deploy.state import STORE, State
+from local.deploy.tools import CannotDeploy, Tools
+from local.deploy.traffic import Service, Traffic
 from local.steps import ROOT
-from shared.domain.names import UPDATE_SITE
-from shared.domain.notices import REQUEST_REFUSED
 
 DEPLOYMENT = ROOT / "terraform" / "examples" / "deploy"
-STORE = "module.hullmark.google_storage_bucket.store"
-"""Where the example root keeps the one resource that outlives `destroy`."""
-SMOKE_SECONDS = 240
-"""For the smoke test's answer: fresh grants take a minute or two until the first delivery is let through."""
-GCLOUD_SECONDS = 180
-"""For one call of gcloud: a pull that finds nothing may wait for a minute and a half."""
-INSTALL = {
-    "terraform": "https://developer.hashicorp.com/terraform/install",
-    "gcloud": "https://cloud.google.com/sdk/docs/install",
-}
-ADVICE = (
-    (
-        r"could not find default credentials|[Aa]pplication [Dd]efault [Cc]redentials|invalid_grant|oauth2: .*token",
-        "Terraform has no valid credentials: gcloud auth application-default login",
-    ),
-    (
-        r"SERVICE_DISABLED|has not been used in project|API .* is disabled|it is disabled",
-        "a Google API is switched off: gcloud services enable cloudresourcemanager.googleapis.com serviceusage.googleapis.com"
-        " --project={project} (Terraform switches on the others; with enable_apis=false somebody else must); wait a minute, deploy again",
-    ),
-    (
-        r"service-\d+@gcp-sa-pubsub\S* does not exist",
-        "Pub/Sub's own account is not there yet: gcloud beta services identity create --service=pubsub.googleapis.com --project={project}",
-    ),
-    (
-        r"[Ii]nvalid (?:location|region)|[Ll]ocation \S+ is not found|not a valid location|UNSUPPORTED_LOCATION"
-        r"|(?:[Ll]ocation|[Rr]egion) \S+ (?:is not|not) (?:valid|found|supported|available)",
-        "region {region} does not have everything that is needed: gcloud functions regions list; gcloud scheduler locations list",
-    ),
-    (
-        r"iam\.serviceAccounts\.actAs|iam\.serviceaccounts\.actAs",
-        "you may not act as the service accounts that are made: you need roles/iam.serviceAccountUser on project {project}",
-    ),
-    (r"does not have storage\.buckets\.create|storage\.buckets\.create", "you need roles/storage.admin on project {project}"),
-    (
-        r"[Tt]he requested bucket name is not available|bucket name is already|Your previous request to create the named bucket",
-        "the bucket's name is taken, somewhere in the world: choose one with store_bucket",
-    ),
-    (
-        r"billing account|BILLING_DISABLED|[Bb]illing .* (?:disabled|not enabled)",
-        "project {project} has no billing account: https://console.cloud.google.com/billing/linkedaccount?project={project}",
-    ),
-    (
-        r"Build failed|build failed|FAILED_PRECONDITION: Build",
-        "a function did not build; its log is behind the link above. Most often: the build account's grants are a minute old"
-        " (deploy again), or the organisation allows no internet access to builds",
-    ),
-    (
-        r"Cannot find metric(?:\(s\))? that match(?:es)? type",
-        "a metric that was just made is not known to the alerts yet, for up to ten minutes: wait, and deploy again",
-    ),
-    (r"state lock|Error acquiring the state lock", "somebody else deploys now, or was cut off: terraform force-unlock ID, in {root}"),
-    (
-        r"PERMISSION_DENIED|Error 403|403 Forbidden|[Pp]ermission .* denied",
-        "you ({account}) lack a right on project {project}; the message above names it. roles/owner has all of them; what is needed"
-        " at least is in docs/deploy.md",
-    ),
-)
-"""What Terraform or gcloud says → what to do. The first that matches counts."""
-
-
-class CannotDeploy(Exception):
-    """It did not work; the message says what to do."""
+PREFIX = "hullmark-"
+"""name_prefix where nobody chose one."""
+FUNCTION = "google_cloudfunctions2_function"
 
 
 @dataclass
@@ -101,189 +42,194 @@ class Deployment:
     region: str
     root: Path = DEPLOYMENT
     variables: dict[str, str] = field(default_factory=dict)
+    state_bucket: str = ""
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
+    agree: Callable[[str], bool] = lambda _: True
+    """Asked before anything is applied, with what will happen."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    _account: str = "unknown"
+
+    def __post_init__(self) -> None:
+        self.tools = Tools(self.project, self.region, self.root, self.say)
+        self.prefix = self._variable("name_prefix") or PREFIX
+        self.state = State(self.tools, self.state_bucket or f"{self.project}-hullmark-state", self.prefix.rstrip("-"))
+        self.traffic = Traffic(self.tools, self.prefix, f"{self.state.folder}/before.json")
 
     def check(self) -> None:
         """Look for what is missing before anything is done. Raises CannotDeploy."""
-        for tool, where in INSTALL.items():
-            if not shutil.which(tool):
-                raise CannotDeploy(f"{tool} is not on the PATH: {where}")
-        self._account = self._gcloud("config", "get-value", "account", "--quiet").strip()
-        if self._account in ("", "(unset)"):
-            raise CannotDeploy("gcloud has no account: gcloud auth login")
-        if not os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-            self._gcloud("auth", "application-default", "print-access-token", "--quiet", otherwise=ADVICE[0][1])
-        self._gcloud(
-            "projects", "describe", self.project, "--format=value(projectId)",
-            otherwise=f"no project {self.project} that {self._account} may see: gcloud projects list",
-        )  # fmt: skip
-        enabled = self._gcloud("services", "list", "--enabled", f"--project={self.project}", "--format=value(config.name)").split()
-        if "cloudresourcemanager.googleapis.com" not in enabled:
-            raise CannotDeploy(self._advised("SERVICE_DISABLED"))
-        if "cloudfunctions.googleapis.com" in enabled:  # else nobody can be asked, and Terraform will say
-            listed = self._gcloud("functions", "regions", "list", f"--project={self.project}", "--format=value(name)")
-            regions = sorted({line.rpartition("/")[2] for line in listed.split()})
-            if regions and self.region not in regions:
-                raise CannotDeploy(f"no region {self.region}; there are {', '.join(regions)}")
+        self.tools.check()
 
     def plan(self) -> bool:
-        """Make the archive and say what would change; whether anything would. Raises CannotDeploy."""
-        self._prepare()
-        return self._terraform("plan", "-input=false", "-detailed-exitcode", *self._given(), fine=(0, 2)) == 2
+        """Make the archive and say what would change; whether anything would. Changes nothing. Raises CannotDeploy."""
+        self._archive()
+        if self.state.there():
+            self.state.open()
+            known = self.state.resources()
+            self.state.must_know_what_runs(self.prefix, known)
+            return self._planned(known)
+        self.state.must_know_what_runs(self.prefix, [])
+        with self.state.without():
+            return self._planned([])
+
+    def _planned(self, known: list[str]) -> bool:
+        return self.tools.terraform("plan", "-input=false", "-detailed-exitcode", *self._given(known), fine=(0, 2)) == 2
 
     def deploy(self) -> None:
-        """Make the archive, apply, and send a message through. Raises CannotDeploy."""
-        self._prepare()
-        self._terraform("apply", "-input=false", "-auto-approve", *self._given())
+        """Make the archive, show the plan and ask, apply, and send a message through. Raises CannotDeploy."""
+        self._archive()
+        if not self.state.there():
+            self.state.must_know_what_runs(self.prefix, [])
+            self.state.make()
+        self.state.open()
+        known = self.state.resources()
+        self.state.must_know_what_runs(self.prefix, known)
+        running = self.traffic.services() if any(FUNCTION in address for address in known) else {}
+        with self._plan_of(known) as plan:
+            if plan.changes and not self.agree("Apply this plan?"):
+                raise CannotDeploy("nothing was changed")
+            if plan.changes and running and plan.replaces_functions:
+                self._upgrade(known, running)
+            elif plan.changes:
+                self.tools.terraform("apply", "-input=false", str(plan.file))
         outputs = self.outputs()
-        self.say(f"smoke test: {self.smoke(outputs)}")
+        self.say(f"smoke test: {self._smoke(outputs).test()}")
         for name in ("publish", "api_url", "status_page", "store"):
             self.say(f"{name:12} {outputs[name]}")
 
+    def _upgrade(self, known: list[str], running: Mapping[str, Service]) -> None:
+        """Replace what runs: the new revisions get no traffic until one of them has answered."""
+        self.say(f"traffic stays with what serves now while the new revisions are made and tried ({len(running)} functions)")
+        self.traffic.hold(running, self.variables["archive"])
+        self.tools.terraform("apply", "-input=false", "-auto-approve", "-var=hold_traffic=true", *self._given(known))
+        services = self.traffic.services()
+        name = f"{self.prefix}relabel-request"
+        if name in services:
+            services = {**services, name: self.traffic.tag(services[name])}
+            self.say(f"candidate: {self._try(services[name])}")
+        self.traffic.release(services)
+
+    def _try(self, candidate: Service) -> str:
+        try:
+            return self._smoke(self.outputs()).test_candidate(
+                candidate.candidate, candidate.url, f"{self.prefix}push@{self.project}.iam.gserviceaccount.com"
+            )
+        except CannotDeploy as error:
+            raise CannotDeploy(
+                f"{error}\nThe new revisions get no traffic: what served before still does. {candidate.newest} did not answer"
+            ) from error
+
+    def rollback(self) -> None:
+        """Give the traffic back to what served before the last deployment, and send a message through. Raises CannotDeploy."""
+        if not self.state.there():
+            raise CannotDeploy(f"nothing to go back to: there is no {self.state.folder}")
+        if not self.agree(f"Give all traffic in {self.project} back to the revisions before the last deployment?"):
+            raise CannotDeploy("nothing was changed")
+        for name, revision in self.traffic.back().items():
+            self.say(f"{name:30} {revision}")
+        self.state.open()
+        self.say(f"smoke test: {self._smoke(self.outputs()).test()}")
+        self.say("Topics, rights and settings are as they were deployed; only the code went back. `make deploy` moves on from here.")
+
     def destroy(self) -> None:
         """Take everything down but the store. Raises CannotDeploy."""
-        self._prepare()
+        if not self.state.there():
+            raise CannotDeploy(f"nothing to take down: there is no {self.state.folder}")
+        self._archive()
+        self.state.open()
         bucket = self._bucket_in_state()
         if bucket:
-            self._terraform("state", "rm", STORE)
+            self.tools.terraform("state", "rm", STORE)
         try:
-            self._terraform("destroy", "-input=false", "-auto-approve", *self._given())
+            self.tools.terraform("destroy", "-input=false", "-auto-approve", *self._given(None))
         finally:
             if bucket:
                 self.say(f"left: bucket gs://{bucket} with every revision and action. `make deploy` takes it up again.")
                 self.say(f"      gcloud storage rm --recursive gs://{bucket} deletes it for good. The Google APIs stay switched on.")
+            self.say(f"left: Terraform's state in gs://{self.state.bucket}")
 
-    def _prepare(self) -> None:
+    def _archive(self) -> None:
         try:
             archive = write()
         except NotArchived as error:
             raise CannotDeploy(str(error)) from error
         self.variables = {"project": self.project, "region": self.region, "archive": str(archive), **self.variables}
         self.say(f"archive {archive.name}, {archive.stat().st_size:,} bytes")
-        self._terraform("init", "-input=false")
-        self._take_up_the_store()
 
-    def _take_up_the_store(self) -> None:
+    @contextmanager
+    def _plan_of(self, known: list[str]) -> Iterator[Plan]:
+        """The plan, shown; it lies in a folder that goes with it. Raises CannotDeploy where it would take the store away."""
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "plan"
+            changes = self.tools.terraform(
+                "plan", "-input=false", "-detailed-exitcode", f"-out={file}", *self._given(known), fine=(0, 2)
+            )  # fmt: skip
+            plan = Plan(file, changes == 2, json.loads(self.tools.told("show", "-json", str(file))))
+            if "delete" in plan.actions(STORE):
+                raise CannotDeploy(
+                    "this plan would delete the store, with every revision and action in it: project, store_bucket or name_prefix name"
+                    " another one than the deployment has. For a second deployment choose a name_prefix that is new"
+                )
+            check_other_projects(self.tools, self.project, plan.variables)
+            yield plan
+
+    def _left_store(self, known: list[str]) -> list[str]:
         """A store that an earlier `destroy` left is this deployment's again."""
-        bucket = self.variables.get("store_bucket") or self._in_tfvars("store_bucket") or f"{self.project}-hullmark"
-        if (
-            self._bucket_in_state()
-            or subprocess.run(
-                ["gcloud", "storage", "buckets", "describe", f"gs://{bucket}", f"--project={self.project}", "--format=value(name)"],
-                capture_output=True,
-                check=False,
-            ).returncode
-        ):
-            return
+        bucket = self._variable("store_bucket") or f"{self.project}-{self.prefix.rstrip('-')}"
+        described = ("storage", "buckets", "describe", f"gs://{bucket}", f"--project={self.project}", "--format=value(name)")
+        if STORE in known or self.tools.asked(*described) is None:
+            return []
         self.say(f"taking up the store gs://{bucket} again")
-        self._terraform("import", "-input=false", *self._given(), STORE, bucket)
+        return [bucket]
 
     def _bucket_in_state(self) -> str:
-        shown = subprocess.run(
-            ["terraform", "state", "show", "-no-color", STORE], cwd=self.root, capture_output=True, text=True, check=False
-        )
-        match = re.search(r'^\s*name\s*=\s*"([^"]+)"', shown.stdout, re.MULTILINE)
-        return match[1] if match and not shown.returncode else ""
+        if STORE not in self.state.resources():
+            return ""
+        match = re.search(r'^\s*name\s*=\s*"([^"]+)"', self.tools.told("state", "show", "-no-color", STORE), re.MULTILINE)
+        return match[1] if match else ""
 
-    def _in_tfvars(self, name: str) -> str:
-        return tfvars(self.root).get(name, "")
+    def _variable(self, name: str) -> str:
+        """A variable as it was given: on the command line, in the environment, in terraform.tfvars."""
+        return self.variables.get(name) or os.environ.get(f"TF_VAR_{name}") or tfvars(self.root).get(name, "")
 
     def outputs(self) -> dict[str, Any]:
         """The root's outputs."""
-        done = subprocess.run(["terraform", "output", "-json"], cwd=self.root, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise CannotDeploy(f"terraform output: {done.stderr.strip()}")
-        return {name: output["value"] for name, output in json.loads(done.stdout).items()}
+        return {name: output["value"] for name, output in json.loads(self.tools.told("output", "-json")).items()}
 
-    def smoke(self, outputs: dict[str, Any]) -> str:
-        """Publish a dry run for the whole site and wait for the notice that answers it; what it said. Changes no node.
+    def _smoke(self, outputs: Mapping[str, Any]) -> Smoke:
+        return Smoke(self.tools, outputs["topics"], self.clock, self.sleep)
 
-        A new deployment has no committed revision and refuses: the refusal came all the way back, which is what is tested.
-        """
-        action = str(ULID())
-        subscription = f"hullmark-smoke-{action.lower()}"
-        here = f"--project={self.project}"
-        topics = outputs["topics"]
-        self._gcloud("pubsub", "subscriptions", "create", subscription, f"--topic={topics['notices']}", here, "--quiet")
-        try:
-            body = json.dumps({"action": action, "name": UPDATE_SITE, "dry_run": True, "requested_by": "smoke test"})
-            # the attribute names the action in a refusal, too
-            self._gcloud(
-                "pubsub", "topics", "publish", topics["relabel-requests"], here, f"--message={body}", f"--attribute=identity={action}"
-            )
-            return self._answer(subscription, here, action)
-        finally:
-            self._gcloud("pubsub", "subscriptions", "delete", subscription, here, "--quiet")
-
-    def _answer(self, subscription: str, here: str, action: str) -> str:
-        end = self.clock() + SMOKE_SECONDS
-        while self.clock() < end:
-            pulled = self._gcloud(
-                "pubsub",
-                "subscriptions",
-                "pull",
-                subscription,
-                here,
-                "--auto-ack",
-                "--limit=50",
-                "--format=json(message.data)",  # not data.decode(base64): bytes are nothing that gcloud can print as JSON
-            )
-            for received in json.loads(pulled or "[]"):
-                notice = json.loads(base64.urlsafe_b64decode(received["message"]["data"]))  # the alphabet that gcloud prints
-                if notice.get("subject") == action:
-                    return said_by(notice)
-            self.sleep(2)
-        raise CannotDeploy(
-            f"everything was made, but no answer came to the dry run {action} within {SMOKE_SECONDS} s. Look, in this order, at the log of"
-            " hullmark-relabel-request (gcloud functions logs read) and the alert on oldest-unacked; or `make deploy` again, for fresh"
-            " grants take a minute or two"
-        )
-
-    def _given(self) -> list[str]:
-        return [f"-var={name}={value}" for name, value in self.variables.items()]
-
-    def _terraform(self, *arguments: str, fine: Sequence[int] = (0,)) -> int:
-        """Run Terraform with its talk passed on line by line; its exit code. Raises CannotDeploy with advice."""
-        said: list[str] = []
-        environment = {**os.environ, "TF_IN_AUTOMATION": "1"}
-        with subprocess.Popen(
-            ["terraform", *arguments], cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as process:
-            assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-            for line in process.stdout:
-                said.append(line)
-                self.say(line.rstrip())
-        if process.returncode not in fine:
-            raise CannotDeploy(f"terraform {arguments[0]} failed. {self._advised(''.join(said))}".strip())
-        return process.returncode
-
-    def _gcloud(self, *arguments: str, otherwise: str = "") -> str:
-        try:
-            done = subprocess.run(["gcloud", *arguments], capture_output=True, text=True, check=False, timeout=GCLOUD_SECONDS)
-        except subprocess.TimeoutExpired as late:
-            raise CannotDeploy(f"gcloud {' '.join(arguments[:3])}: no answer within {GCLOUD_SECONDS} s") from late
-        if done.returncode:
-            advice = otherwise or self._advised(done.stderr)
-            raise CannotDeploy(f"gcloud {' '.join(arguments[:3])}: {done.stderr.strip()[-500:]}\n{advice}".strip())
-        return done.stdout
-
-    def _advised(self, said: str) -> str:
-        for pattern, advice in ADVICE:
-            if re.search(pattern, said):
-                return advice.format(project=self.project, region=self.region, root=self.root, account=self._account)
-        return ""
+    def _given(self, known: list[str] | None) -> list[str]:
+        """The variables for Terraform. `known`: what the state holds, where a store may have to be taken up."""
+        left = {} if known is None else {"left_store": json.dumps(self._left_store(known))}
+        return [f"-var={name}={value}" for name, value in {**self.variables, **left}.items()]
 
 
-def said_by(notice: dict[str, Any]) -> str:
-    """One line about the notice that answered."""
-    data = notice.get("data", {})
-    if notice["type"] == REQUEST_REFUSED.type:
-        causes = "; ".join(problem["message"] for problem in data.get("problems", []))
-        return f"the request went through and was refused ({causes}). Commit documents next: hullmark documents stage, then commit"
-    return f"dry run {data.get('result')}: {data.get('counts')}"
+@dataclass(frozen=True)
+class Plan:
+    """A plan that Terraform made, and what it says of it."""
+
+    file: Path
+    changes: bool
+    shown: Mapping[str, Any]
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The root's variables as Terraform evaluated them."""
+        return {name: given.get("value") for name, given in self.shown.get("variables", {}).items()}
+
+    @property
+    def replaces_functions(self) -> bool:
+        """Whether a function that runs gets another revision."""
+        return any(change["type"] == FUNCTION and "update" in change["change"]["actions"] for change in self._resources)
+
+    def actions(self, address: str) -> list[str]:
+        """What happens to one resource."""
+        return [action for change in self._resources if change["address"] == address for action in change["change"]["actions"]]
+
+    @property
+    def _resources(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.shown.get("resource_changes", [])
+        return found
 
 
 def tfvars(root: Path) -> dict[str, str]:
@@ -292,14 +238,22 @@ def tfvars(root: Path) -> dict[str, str]:
     return dict(re.findall(r'^\s*(\w+)\s*=\s*"([^"]*)"', path.read_text(), re.MULTILINE)) if path.exists() else {}
 
 
+def asking(question: str) -> bool:
+    """Ask on the terminal. Where nobody can answer, say how to go on. Raises CannotDeploy."""
+    if not sys.stdin.isatty():
+        raise CannotDeploy("nobody is here to agree: AUTO=1 applies without asking")
+    return click.confirm(question, err=True)
+
+
 @click.command()
-@click.argument("what", type=click.Choice(["archive", "plan", "deploy", "destroy"]))
+@click.argument("what", type=click.Choice(["archive", "plan", "deploy", "rollback", "destroy"]))
 @click.option("--project", envvar="PROJECT", help="Google Cloud project id [terraform.tfvars].")
 @click.option("--region", envvar="REGION", help="Region, such as europe-west1 [terraform.tfvars].")
 @click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), default=DEPLOYMENT, help="Root module to apply.")
 @click.option("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the root module (repeatable).")
-@click.option("--yes", is_flag=True, help="Do not ask before destroying.")
-def main(what: str, project: str | None, region: str | None, root: Path, variables: tuple[str, ...], yes: bool) -> None:
+@click.option("--state-bucket", envvar="STATE_BUCKET", default="", help="Bucket of Terraform's state [PROJECT-hullmark-state].")
+@click.option("--auto", is_flag=True, envvar="AUTO", help="Apply without asking (AUTO=1).")
+def main(what: str, project: str | None, region: str | None, root: Path, variables: tuple[str, ...], state_bucket: str, auto: bool) -> None:
     """Deploy Hullmark to Google Cloud. Exit code 2 of `plan`: something would change."""
     try:
         if what == "archive":
@@ -309,16 +263,21 @@ def main(what: str, project: str | None, region: str | None, root: Path, variabl
         project, region = project or known.get("project"), region or known.get("region")
         if not project or not region:
             raise CannotDeploy(f"say where: make {what} PROJECT=my-project REGION=europe-west1, or terraform.tfvars in {root}")
-        deployment = Deployment(project, region, root, dict(pair.partition("=")[::2] for pair in variables))
+        given = dict(pair.partition("=")[::2] for pair in variables)
+        agree = (lambda _: True) if auto else asking
+        deployment = Deployment(project, region, root, given, state_bucket, agree=agree)
         deployment.check()
-        if what == "plan":
-            sys.exit(2 if deployment.plan() else 0)
-        if what == "destroy":
-            if not yes:
-                click.confirm(f"Take down everything of Hullmark in {project} but the store?", abort=True, err=True)
-            deployment.destroy()
-        else:
-            deployment.deploy()
+        match what:
+            case "plan":
+                sys.exit(2 if deployment.plan() else 0)
+            case "destroy":
+                if not agree(f"Take down everything of Hullmark in {project} but the store?"):
+                    raise CannotDeploy("nothing was changed")
+                deployment.destroy()
+            case "rollback":
+                deployment.rollback()
+            case _:
+                deployment.deploy()
     except (CannotDeploy, NotArchived) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,12 @@ VERSION = "7.45.0"
 PROJECT, REGION = "fleet-project", "europe-west1"
 
 
-@dataclass(frozen=True, slots=True)
 class Failed(Exception):
     """Terraform said no; `output` is all of it."""
 
-    output: str
-
-    def __str__(self) -> str:
-        return self.output
+    def __init__(self, output: str) -> None:
+        super().__init__(output)
+        self.output = output
 
 
 def required() -> str:
@@ -73,10 +70,18 @@ class Terraform:
 
     def plan(self, root: Path, variables: Mapping[str, Any]) -> Planned:
         """Evaluate a root module whole."""
+        return Planned(self._shown(root, variables))
+
+    def changes(self, root: Path, variables: Mapping[str, Any]) -> dict[str, list[str]]:
+        """What a plan would do to each resource, by address."""
+        return {change["address"]: change["change"]["actions"] for change in self._shown(root, variables)["resource_changes"]}
+
+    def _shown(self, root: Path, variables: Mapping[str, Any]) -> Mapping[str, Any]:
         (root / "planned.auto.tfvars.json").write_text(json.dumps(dict(variables)))
         self.run(root, "init", "-no-color", "-input=false")
         self.run(root, "plan", "-no-color", "-input=false", "-refresh=false", "-out=planned.out")
-        return Planned(json.loads(self.run(root, "show", "-json", "planned.out")))
+        shown: Mapping[str, Any] = json.loads(self.run(root, "show", "-json", "planned.out"))
+        return shown
 
 
 class Planned:
@@ -104,15 +109,18 @@ def _resources(module: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*module.get("resources", []), *(found for child in module.get("child_modules", []) for found in _resources(child))]
 
 
-def copied(folder: Path) -> Path:
-    """A copy of what Terraform reads, to plant mistakes in; its example root."""
+def copied(folder: Path, *, backend: bool = False) -> Path:
+    """A copy of what Terraform reads, to plant mistakes in; its example root. Without `backend` its state lies beside it."""
     left_out = shutil.ignore_patterns(".terraform", "*.tfstate*", ".terraform.lock.hcl", "*.tfvars", "planned.*")
     shutil.copytree(ROOT / "terraform", folder / "terraform", ignore=left_out)
     shutil.copytree(ROOT / "docs" / "runbooks", folder / "docs" / "runbooks")
     (folder / "functions").mkdir()
     shutil.copy(ROOT / "functions" / "steps.yaml", folder / "functions" / "steps.yaml")
     (folder / "archive.zip").write_bytes(b"any bytes")
-    return folder / "terraform" / "examples" / "deploy"
+    root = folder / "terraform" / "examples" / "deploy"
+    if not backend:
+        (root / "backend_override.tf").write_text('terraform {\n  backend "local" {}\n}\n')
+    return root
 
 
 def usual(root: Path, **more: Any) -> dict[str, Any]:

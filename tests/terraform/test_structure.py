@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from local import steps
 from local.steps import ROOT
 from shared.messages import Message, RelabelRequest
 from tests.terraform.checks import CHECKS, Check
+from tests.terraform.logs import matches
 from tests.terraform.running import PROJECT, Failed, Planned, Terraform, copied, required, usual
 
 FILES = sorted((ROOT / "terraform").rglob("*.tf"))
@@ -54,7 +56,8 @@ def test_the_smallest_deployment_needs_no_cluster_and_no_person(terraform: Terra
 
 def test_two_deployments_share_a_project(terraform: Terraform, tmp_path: Path) -> None:
     root = copied(tmp_path)
-    plan = terraform.plan(root, usual(root, name_prefix="blue-", topic_prefix="blue-", store_bucket="blue-store"))
+    plan = terraform.plan(root, usual(root, name_prefix="blue-"))
+    assert {bucket["name"] for bucket in plan.each("storage_bucket")} == {f"{PROJECT}-blue", f"{PROJECT}-blue-source"}
     assert all(topic["name"].startswith("blue-") for topic in plan.each("pubsub_topic"))
     assert all(function["name"].startswith("blue-") for function in plan.each("cloudfunctions2_function"))
     for subscription in plan.each("pubsub_subscription"):
@@ -68,7 +71,10 @@ def test_two_deployments_share_a_project(terraform: Terraform, tmp_path: Path) -
     [
         ("region", "europe-west1-b", "A region looks like europe-west1"),
         ("project", "My Project", "Its number or its display name"),
-        ("name_prefix", "a-very-long-prefix-", "holds 30 characters"),
+        ("name_prefix", "a-very-long-prefix-", "has 6 to 30 characters"),
+        ("name_prefix", "a-", "has 6 to 30 characters"),
+        ("egress", "all", "needs `network`"),
+        ("gke_clusters", [{"project": "third-project", "location": "europe-west1", "name": "c"}], "is not in gke_projects"),
         ("topic_prefix", "goog-", "not beginning with goog"),
         ("api_invokers", ["allUsers"], "Nothing here is public"),
         ("api_invokers", ["allAuthenticatedUsers"], "Nothing here is public"),
@@ -83,6 +89,65 @@ def test_a_wrong_variable_is_refused_in_words(terraform: Terraform, tmp_path: Pa
     with pytest.raises(Failed) as refused:
         terraform.plan(root, usual(root, **{variable: value}))
     assert said in " ".join(refused.value.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("prefix", ["ab-", "fourteen-char-"])
+def test_every_service_account_has_a_name_that_google_takes(terraform: Terraform, tmp_path: Path, prefix: str) -> None:
+    root = copied(tmp_path)
+    plan = terraform.plan(root, usual(root, name_prefix=prefix))
+    names = [account["account_id"] for account in plan.each("service_account")]
+    assert [name for name in names if not re.fullmatch(r"[a-z]([-a-z0-9]{4,28}[a-z0-9])", name)] == []
+
+
+def test_another_region_takes_the_functions_along_and_leaves_the_store_where_it_is(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    terraform.plan(root, usual(root))
+    terraform.run(root, "apply", "-no-color", "-input=false", "planned.out")
+    actions = terraform.changes(root, usual(root, region="europe-west4"))
+    assert actions["module.hullmark.google_storage_bucket.store"] == ["no-op"]
+    assert actions['module.hullmark.google_cloudfunctions2_function.steps["api"]'] == ["delete", "create"]
+
+
+def test_a_new_revision_gets_no_traffic_while_it_is_held_back(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    for hold in (False, True):
+        plan = terraform.plan(root, usual(root, hold_traffic=hold))
+        latest = {function["service_config"][0]["all_traffic_on_latest_revision"] for function in plan.each("cloudfunctions2_function")}
+        assert latest == {not hold}
+
+
+@pytest.mark.parametrize(("egress", "sent"), [("private", "VPC_EGRESS_PRIVATE_RANGES_ONLY"), ("all", "VPC_EGRESS_ALL_TRAFFIC")])
+def test_functions_that_reach_clusters_send_through_the_network(terraform: Terraform, tmp_path: Path, egress: str, sent: str) -> None:
+    root = copied(tmp_path)
+    network = {"network": "fleet", "subnetwork": "functions"}
+    plan = terraform.plan(root, usual(root, network=network, egress=egress))
+    for step, function in plan.all("cloudfunctions2_function").items():
+        service, reaches = function["service_config"][0], steps.load().steps[step].cluster != "none" or step == "version_apply"
+        assert service["direct_vpc_egress"] == (sent if reaches else None), step
+        assert len(service["direct_vpc_network_interface"]) == reaches, step
+
+
+def test_listed_clusters_are_the_only_ones_whose_events_are_routed(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    listed = [{"project": PROJECT, "location": "europe-west1", "name": name} for name in ("east", "west")]
+    sinks = terraform.plan(root, usual(root, gke_clusters=listed)).each("logging_project_sink")
+    (sink,) = sinks
+    assert sink["project"] == PROJECT, "none of the other project's clusters is listed"
+
+    def routed(location: str, name: str, method: str = "io.k8s.core.v1.nodes.create", by: str = "kubelet") -> bool:
+        entry = {
+            "logName": f"projects/{PROJECT}/logs/cloudaudit.googleapis.com%2Factivity",
+            "resource": {"type": "k8s_cluster", "labels": {"project_id": PROJECT, "location": location, "cluster_name": name}},
+            "protoPayload": {"methodName": method, "authenticationInfo": {"principalEmail": by}},
+        }
+        return matches(sink["filter"], entry)
+
+    assert routed("europe-west1", "east")
+    assert routed("europe-west1", "west")
+    assert not routed("europe-west1", "other")
+    assert not routed("europe-west4", "east")
+    assert not routed("europe-west1", "east", "io.k8s.core.v1.nodes.status.patch")
+    assert not routed("europe-west1", "east", by=f"hullmark-node-apply@{PROJECT}.iam.gserviceaccount.com")
 
 
 def test_every_topic_of_the_steps_carries_a_known_message() -> None:
@@ -125,8 +190,10 @@ def test_the_example_hands_on_every_variable_of_the_module_it_names(parsed: dict
 
     passed = {key for module in parsed["terraform/examples/deploy/main.tf"]["module"] for body in module.values() for key in body}
     example = names("terraform/examples/deploy/variables.tf")
-    assert example <= names("terraform/variables.tf")
-    assert example <= passed
+    module = names("terraform/variables.tf")
+    assert module - example == {"steps_file", "docs_folder"}, "a variable that nobody can set"
+    assert example - module == {"left_store"}
+    assert passed - {"source", "__is_block__"} == example & module
 
 
 def test_where_several_clusters_are_declared_each_is_swept_by_name(terraform: Terraform, tmp_path: Path) -> None:

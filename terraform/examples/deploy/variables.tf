@@ -23,20 +23,62 @@ variable "name_prefix" {
 
 variable "topic_prefix" {
   type        = string
-  default     = ""
-  description = "Before the names of topics and subscriptions."
+  default     = null
+  description = "Before the names of topics and subscriptions; default nothing, or a name_prefix of your own."
 }
 
 variable "store_bucket" {
   type        = string
   default     = null
-  description = "Name of the bucket for revisions and actions; default PROJECT-hullmark."
+  description = "Name of the bucket for revisions and actions; default PROJECT-hullmark, or PROJECT-PREFIX."
 }
 
 variable "enable_apis" {
   type        = bool
   default     = true
   description = "Switch on the Google APIs that are needed."
+}
+
+variable "runtime" {
+  type        = string
+  default     = "python312"
+  description = "Python of the functions."
+}
+
+variable "max_instances" {
+  type        = map(number)
+  default     = {}
+  description = "Instances at most, by step, such as { node_apply = 8 }."
+}
+
+variable "settings" {
+  type        = map(string)
+  default     = {}
+  description = "Further settings: action_seconds, in_flight, owner, writes_per_second."
+}
+
+variable "keep_actions_days" {
+  type        = number
+  default     = 90
+  description = "Days until the records of an action are deleted."
+}
+
+variable "unacked_alert_minutes" {
+  type        = number
+  default     = 15
+  description = "Minutes that a message may wait before it is an alert."
+}
+
+variable "hold_traffic" {
+  type        = bool
+  default     = false
+  description = "Set by `make deploy` while it tries new revisions."
+}
+
+variable "left_store" {
+  type        = list(string)
+  default     = []
+  description = "Set by `make plan` and `make deploy`: the store's bucket, where it is there and not in the state."
 }
 
 variable "gke_projects" {
@@ -49,6 +91,12 @@ variable "gke_node_events" {
   type        = bool
   default     = true
   description = "Label new GKE nodes within seconds, from the audit log."
+}
+
+variable "gke_clusters" {
+  type        = list(object({ project = string, location = string, name = string }))
+  default     = []
+  description = "Clusters whose node events are routed; default every cluster of gke_projects."
 }
 
 variable "gke_version_updates" {
@@ -78,13 +126,19 @@ variable "default_cluster" {
 variable "sweep_clusters" {
   type        = list(string)
   default     = []
-  description = "Clusters that the hourly sweep visits, where the documents declare several."
+  description = "Clusters that the hourly sweep visits; default every one that the documents declare."
 }
 
 variable "network" {
   type        = object({ network = string, subnetwork = string })
   default     = null
   description = "VPC through which private API servers are reached."
+}
+
+variable "egress" {
+  type        = string
+  default     = "private"
+  description = "What goes through that VPC: private ranges only, or all, to have one fixed address."
 }
 
 variable "api_readers" {

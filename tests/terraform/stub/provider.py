@@ -44,7 +44,7 @@ def block(messages: Any, fields: dict[str, Any]) -> Any:
                 max_items=0 if nested[3] == "*" else int(nested[3]),
             )
         else:
-            name = value.rstrip("!?=")
+            name = value.rstrip("!?=~")
             made.attributes.add(
                 name=key,
                 type=json.dumps(typed(name)).encode(),
@@ -98,9 +98,18 @@ class Provider:
         return made
 
     def plan(self, asked: Any) -> Any:
-        return self._m.Planned(
-            planned_state=self._told(asked.type_name, self._resources, asked.proposed_new_state), legacy_type_system=True
-        )
+        path = self._m.AttributePath
+        replaced = [path(steps=[path.Step(attribute_name=name)]) for name in self._made_anew(asked)]
+        planned = self._told(asked.type_name, self._resources, asked.proposed_new_state)
+        return self._m.Planned(planned_state=planned, requires_replace=replaced, legacy_type_system=True)
+
+    def _made_anew(self, asked: Any) -> list[str]:
+        """Arguments whose change the real service answers with another resource."""
+        before, after = (msgspec.msgpack.decode(value.msgpack) for value in (asked.prior_state, asked.proposed_new_state))
+        if before is None or after is None:
+            return []
+        fixed = [name for name, kind in self._resources[asked.type_name].items() if isinstance(kind, str) and "~" in kind]
+        return [name for name in fixed if before.get(name) != after.get(name)]
 
     def read(self, asked: Any) -> Any:
         return self._m.State(state=self._told(asked.type_name, self._data, asked.config))

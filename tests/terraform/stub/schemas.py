@@ -1,6 +1,7 @@
 """The arguments of the Google provider's resources that Hullmark uses, as their documentation describes them.
 
-`!` required, `?` optional, `=` computed, `?=` optional and computed. A block's key says how many of it there may be: `[0..1]`.
+`!` required, `?` optional, `=` computed, `?=` optional and computed; `~` made anew when it changes.
+A block's key says how many of it there may be: `[0..1]`.
 Only what is listed here exists for the stub: a misspelt argument fails `terraform validate`.
 """
 
@@ -49,8 +50,8 @@ RESOURCES: dict[str, Fields] = {
     "google_storage_bucket": {
         "id": "string=",
         "project": "string?=",
-        "name": "string!",
-        "location": "string!",
+        "name": "string!~",
+        "location": "string!~",
         "storage_class": "string?",
         "labels": MAP + "?",
         "uniform_bucket_level_access": "bool?=",
@@ -119,8 +120,8 @@ RESOURCES: dict[str, Fields] = {
     "google_cloudfunctions2_function": {
         "id": "string=",
         "project": "string?=",
-        "location": "string!",
-        "name": "string!",
+        "location": "string!~",
+        "name": "string!~",
         "description": "string?",
         "labels": MAP + "?",
         "state": "string=",
