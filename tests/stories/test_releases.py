@@ -148,12 +148,11 @@ def test_a_node_that_joins_while_a_newer_revision_waits_gets_the_released_one(he
 
 
 def test_a_site_action_releases_to_every_node_and_to_those_that_join_later(held: Fleet) -> None:
-    held.relabels()
-    held.declares({"n3": {"rack": "r3"}}, adopted=False)
+    held.declares({name: {"rack": "r3"} for name in ("n1", "n2", "n3")}, adopted=False)
     held.relabels()
     held.has_nodes(n3={})
     tells(held, "n3")
-    assert held.labels("n3") == {"rack": "r3"}
+    assert {held.labels(name)["rack"] for name in ("n1", "n2", "n3")} == {"r3"}
 
 
 def test_what_is_accepted_is_applied_whatever_is_committed_before_it_is_planned(fleet: Fleet) -> None:
