@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from functions.api.standing import Standing, recalled
 from shared.domain.actions import UNREADABLE
+from shared.domain.labels.reach import ClusterReach
 from shared.domain.names import WHOLE_SITE
 from shared.domain.overview import OutOfSync, counted, out_of_sync
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
+from shared.work.reach import reaches
 from shared.world import World
 
 LISTED = 25
@@ -36,17 +38,19 @@ class FleetOverview:
     recent: list[Standing]
     """Newest first."""
     results: dict[tuple[str, str], int]
+    reaches: list[ClusterReach]
+    """What is released in each cluster."""
 
     @property
-    def behind(self) -> bool:
-        """Whether the newest revision has not been applied to the whole site yet."""
-        reached = (standing.outcome for standing in self.recent if covers_whole_site(standing))
-        return self.newest > 0 and not any(outcome and outcome.revision >= self.newest for outcome in reached)
+    def waiting(self) -> list[ClusterReach]:
+        """The clusters in which the newest revision waits to be released."""
+        return [reach for reach in self.reaches if reach.waits]
 
     @property
     def unreadable(self) -> int:
-        """How many records can't be read: the newest revision, and outcomes of recent actions."""
-        return bool(self.trouble) + sum(bool(standing.outcome and standing.outcome.reason == UNREADABLE) for standing in self.recent)
+        """How many records can't be read: the newest revision, releases, and outcomes of recent actions."""
+        outcomes = sum(bool(standing.outcome and standing.outcome.reason == UNREADABLE) for standing in self.recent)
+        return bool(self.trouble) + sum(bool(reach.trouble) for reach in self.reaches) + outcomes
 
 
 def covers_whole_site(standing: Standing) -> bool:
@@ -96,4 +100,5 @@ def look(world: World) -> FleetOverview:
         running=[standing for standing in recent if not standing.outcome],
         recent=recent,
         results=counted(ended),
+        reaches=reaches(world),
     )

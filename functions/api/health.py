@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from flask import Response, current_app
@@ -38,7 +39,9 @@ def metrics() -> Response:
     """Prometheus text: this instance's counters, and the state of actions and nodes."""
     world = wiring.world()
     fleet = look(world)
-    return Response(exposition([*telemetry.metrics(), *_gauges(fleet), *_versions(fleet.revision, world)]), content_type=CONTENT_TYPE)
+    return Response(
+        exposition([*telemetry.metrics(), *_gauges(fleet, world.clock()), *_versions(fleet.revision, world)]), content_type=CONTENT_TYPE
+    )
 
 
 def _versions(revision: Revision | None, world: World) -> list[Family]:
@@ -51,17 +54,28 @@ def _versions(revision: Revision | None, world: World) -> list[Family]:
     return gauges(fleets_of(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock())
 
 
-def _gauges(fleet: FleetOverview) -> list[Family]:
+def _gauges(fleet: FleetOverview, now: datetime) -> list[Family]:
     clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.out_of_sync)})
     ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
     bad = tuple(Sample(sum(node.cluster == name for node in fleet.out_of_sync), {"cluster": name}) for name in clusters)
+    readable = [reach for reach in fleet.reaches if not reach.trouble]
+    base = tuple(Sample(reach.base or 0, {"cluster": reach.cluster}) for reach in readable)
+    newest = tuple(Sample(reach.newest, {"cluster": reach.cluster}) for reach in readable)
+    waiting = tuple(Sample(_seconds(reach.since, now), {"cluster": reach.cluster}) for reach in readable)
     return [
         Family("hullmark_actions", "Ended actions among the newest, by name and result.", "gauge", ended),
         Family("hullmark_actions_open", "Actions that have not ended.", "gauge", (Sample(len(fleet.running)),)),
         Family("hullmark_nodes_not_true", "Nodes that their newest action left out of sync.", "gauge", bad),
         Family("hullmark_revision", "The newest committed revision.", "gauge", (Sample(fleet.newest),)),
+        Family("hullmark_revision_base", "The revision of every node without one of its own; 0 for none.", "gauge", base),
+        Family("hullmark_revision_released", "The newest revision that is released to any node; 0 for none.", "gauge", newest),
+        Family("hullmark_revision_waiting_seconds", "How long the newest revision waits to be released; 0: it does not.", "gauge", waiting),
         Family("hullmark_records_unreadable", "Records among the newest that can't be read.", "gauge", (Sample(fleet.unreadable),)),
     ]
+
+
+def _seconds(since: datetime | None, now: datetime) -> float:
+    return max(0.0, round((now - since).total_seconds())) if since else 0.0
 
 
 def openapi() -> Response:

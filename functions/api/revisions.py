@@ -15,11 +15,13 @@ from functions.api.identity import who
 from shared import wiring
 from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting, NodeCount, RevisionImpact
+from shared.domain.labels.reach import ReleasedIn, whereabouts
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import TAG, Committed, Revisions
 from shared.work.commits import restore as restore_revision
 from shared.work.comparison import compare
 from shared.work.limits import accept, clusters_of
+from shared.work.reach import reaches
 from shared.work.releasing import tag
 
 routes = APIBlueprint("revisions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="revisions", description="Committed documents")])
@@ -152,10 +154,17 @@ class RevisionsQuery(BaseModel):
     before: int | None = Field(default=None, ge=1, le=1_000_000, description="Only those with lower numbers: the page before this one.")
 
 
+class ListedRevision(RevisionBody):
+    """One revision of the list: where it is released, by cluster, and in which clusters it waits to be."""
+
+    released: dict[str, ReleasedIn]
+    waits: list[str]
+
+
 class RevisionList(BaseModel):
     """Revisions, oldest first, and the collections that hold something newer than the newest."""
 
-    revisions: list[RevisionBody]
+    revisions: list[ListedRevision]
     staged: dict[str, str]
 
 
@@ -169,11 +178,15 @@ def _tagged(about: Committed, revisions: Revisions) -> dict[str, Any]:
 
 @routes.get("/revisions", responses=answers(200, RevisionList, 400))
 def list_revisions(query: RevisionsQuery) -> Response:
-    """The newest revisions with their tags, oldest of them first, and what is staged on top of the newest."""
-    revisions = wiring.world().revisions
+    """The newest revisions with their tags and where they are released, oldest of them first, and what is staged on top of the newest."""
+    world = wiring.world()
+    revisions, there = world.revisions, reaches(world)
     listed = revisions.listed(query.limit, query.before or 0)
     tags = revisions.tags_of([about.number for about, _ in listed])
-    every = [RevisionBody.model_validate(_about(about, tags[about.number], trouble)) for about, trouble in listed]
+    every = [
+        ListedRevision.model_validate(_about(about, tags[about.number], trouble) | dict(whereabouts(about.number, there)))
+        for about, trouble in listed
+    ]
     try:
         staged = revisions.buffers()
     except RecordUnreadable:  # the newest one; the list says so

@@ -19,7 +19,16 @@ import urllib3
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from local.cli.output import Failure
-from local.cli.service import ActionSummary, CommittedDocuments, Listing, Progress, RestoredSummary, RevisionSummary, StagedFiles
+from local.cli.service import (
+    ActionSummary,
+    CommittedDocuments,
+    ListedRevision,
+    Listing,
+    Progress,
+    RestoredSummary,
+    RevisionSummary,
+    StagedFiles,
+)
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
@@ -333,7 +342,7 @@ class RevisionsAnswer(BaseModel):
     """Revisions, and what is staged."""
 
     model_config = ConfigDict(extra="ignore")
-    revisions: list[RevisionSummary]
+    revisions: list[ListedRevision]
     staged: dict[str, str]
 
 

@@ -16,6 +16,7 @@ from local.cli.service import RevisionSummary
 from shared.domain.documents.reading import Problem, as_stream
 from shared.domain.labels.comparison import KeyDifference, RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact, in_words
+from shared.domain.labels.reach import ReleasedIn
 from shared.domain.site import check
 from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, TAG
 
@@ -181,10 +182,17 @@ def list_revisions(limit: int, form: str) -> None:
 
 def _listing(answer: dict[str, Any]) -> Iterable[Any]:
     rows = [
-        (str(r["number"]), r["at"][:19], r["by"], str(r["documents"]), str(r["nodes"]), ",".join(r["tags"]), _why(r))
+        (str(r["number"]), r["at"][:19], r["by"], str(r["documents"]), str(r["nodes"]), ",".join(r["tags"]), _where(r), _why(r))
         for r in answer["revisions"]
     ]
-    yield grid(("revision", "committed", "by", "documents", "nodes", "tags", "why"), rows) if rows else "no revision yet"
+    yield grid(("revision", "committed", "by", "documents", "nodes", "tags", "released", "why"), rows) if rows else "no revision yet"
+
+
+def _where(revision: dict[str, Any]) -> str:
+    """`east, west (3 nodes)`: with every node of east, and with three of west; and where it waits."""
+    there = {cluster: ReleasedIn.model_validate(where) for cluster, where in revision["released"].items()}
+    known = ", ".join(cluster + (f" ({where})" if str(where) else "") for cluster, where in there.items())
+    return "; ".join(filter(None, (known, f"waits in {', '.join(revision['waits'])}" if revision["waits"] else "")))
 
 
 def _why(revision: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from local.cli.service import (
     ActionSummary,
     CollectionSummary,
     CommittedDocuments,
+    ListedRevision,
     Listing,
     Progress,
     RestoredSummary,
@@ -29,6 +30,7 @@ from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.labels.reach import whereabouts
 from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
@@ -40,6 +42,7 @@ from shared.work.control import retried
 from shared.work.nodes import node_states
 from shared.work.planning import Declarations
 from shared.work.plans import plan_committed, plan_documents
+from shared.work.reach import reaches
 from shared.world import Settings, World
 
 if TYPE_CHECKING:
@@ -203,7 +206,11 @@ class EmbeddedDocuments:
     def list(self, limit: int) -> Listing:
         listed = self._revisions.listed(limit)
         tags = self._revisions.tags_of([about.number for about, _ in listed])
-        every = [_summary(about, tags[about.number], trouble) for about, trouble in listed]
+        there = reaches(self._world)
+        every = [
+            ListedRevision(**dict(_summary(about, tags[about.number], trouble)), **dict(whereabouts(about.number, there)))
+            for about, trouble in listed
+        ]
         return Listing(every, [] if every and every[-1].trouble else sorted(self._revisions.buffers()))
 
     def get(self, number: int, collection: str = "") -> CommittedDocuments:

@@ -19,6 +19,7 @@ from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.labels.reach import Whereabouts
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
@@ -160,10 +161,14 @@ class CommittedDocuments:
         return [source for files in self.files.values() for source in files]
 
 
+class ListedRevision(RevisionSummary, Whereabouts):
+    """A revision, and where it is released."""
+
+
 class Listing(NamedTuple):
     """Revisions, and the collections whose buffers hold something newer than the newest."""
 
-    revisions: list[RevisionSummary]
+    revisions: list[ListedRevision]
     staged: list[str]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from shared.domain.labels.node_states import node_state
 from shared.domain.nodes import Node
 from shared.ports import Unavailable
 from shared.work import nodes as work
+from tests import prometheus
 from tests.api.conftest import FrontDoor, reasons
 
 
@@ -179,3 +181,49 @@ def test_a_page_of_a_hundred_thousand_nodes_plans_no_more_than_it_shows(door: Fr
     assert list(page["nodes"]) == [f"n{number:06}" for number in range(50_001, 50_011)]
     assert len(planned) == 11
     assert nodes_module.NodesQuery().limit == 500
+
+
+def listed(fleet: FrontDoor) -> list[tuple[int, dict[str, dict[str, int]], list[str]]]:
+    answer = fleet.get("/v1.0/revisions").json
+    return [(revision["number"], revision["released"], revision["waits"]) for revision in answer["revisions"]]
+
+
+def samples(fleet: FrontDoor, name: str) -> dict[str, float]:
+    found = prometheus.read(fleet.get("/metrics").text)[name].samples
+    return {dict(labels)["cluster"]: value for (_, labels), value in found.items()}
+
+
+def test_a_revision_that_waits_is_seen_in_the_list_on_the_page_and_in_metrics(released: FrontDoor) -> None:
+    released.declares({"n1": {"rack": "new"}, "n2": {"rack": "new"}}, adopted=False)
+    released.now += timedelta(hours=2)
+    assert listed(released) == [(1, {"default": {"base": True, "nodes": 0}}, []), (2, {}, ["default"])]
+    assert "newest revision, waits to be released" in released.get("/").text
+    assert samples(released, "hullmark_revision_base") == {"default": 1}
+    assert samples(released, "hullmark_revision_waiting_seconds") == {"default": 7200}
+
+    released.relabels("n1")
+    assert listed(released)[1] == (2, {"default": {"base": False, "nodes": 1}}, ["default"])
+    assert samples(released, "hullmark_revision_released") == {"default": 2}
+    assert "1 node at revision 2" in released.get("/").text
+
+    released.relabels()
+    assert listed(released) == [(1, {}, []), (2, {"default": {"base": True, "nodes": 0}}, [])]
+    assert "newest revision, released" in released.get("/").text
+    assert samples(released, "hullmark_revision_waiting_seconds") == {"default": 0}
+
+
+def test_a_rejected_revision_waits_for_nobody(released: FrontDoor) -> None:
+    released.declares({"n1": {"rack": "new"}}, adopted=False)
+    released.post("/v1.0/revisions/2/tags/rejected")
+    assert listed(released)[1] == (2, {}, [])
+
+
+def test_releases_that_cannot_be_read_are_told_and_counted(released: FrontDoor) -> None:
+    head = released.world.store.keys("releases/default/")[-1]
+    released.world.store.delete(head)
+    released.world.store.create(head, b"torn")
+    released.world.__dict__.pop("releases", None)
+    assert head in released.get("/").text
+    assert samples(released, "hullmark_revision_base") == {}
+    assert prometheus.read(released.get("/metrics").text)["hullmark_records_unreadable"].samples == {("", ()): 1}
+    assert listed(released) == [(1, {}, [])]

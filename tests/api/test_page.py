@@ -122,12 +122,15 @@ def site() -> Iterator[Site]:
     door.commits(
         a_policy("zones", {"names": [*nodes, "compute17"]}, {zone: "north-2"}, onConflict="skip"),
         *yaml.safe_load_all(VERSIONS),
+        adopted=False,
     )
+    door.now += timedelta(hours=3)
     waiting = door.post("/v1.0/actions", {"name": "update_labels", "parameters": {"target_nodes": [*nodes]}}, environ_overrides=ada).json[
         "id"
     ]
     door.post(f"/v1.0/actions/{waiting}/control/pause")
     door.cloud.drain()
+    door.world.releases.override("default", "compute12", {}, "a person", door.now)
     door.now += timedelta(seconds=40)
 
     server = make_server("127.0.0.1", 0, door.app, threaded=True)
@@ -175,12 +178,14 @@ def test_the_page_shows_what_is_out_of_sync_and_why_what_runs_and_what_happened(
         assert told in out_of_sync
     assert "compute01" not in out_of_sync
     assert "3\nnodes out of sync" in text
-    assert "not yet applied to the whole site" in text
+    assert "2\nnewest revision, waits to be released" in text
+    releases = " ".join(page.inner_text("#releases tbody").split())
+    assert releases == "default revision 1 11 nodes at revision 2, 1 override revision 2 committed 3 h ago"
     running = page.inner_text("#running")
     assert "Paused" in running
     assert "ada.lovelace@halden.example.com" in running
     recent = page.inner_text("#recent")
-    for told in ("update_site", "partial success", "update_labels", "dry run", "2 h ago", "1 missing"):
+    for told in ("update_site", "partial success", "update_labels", "dry run", "5 h ago", "1 missing"):
         assert told in recent
     versions = page.inner_text("#versions")
     for told in ("kubernetes 1.32.9", "in 3 days", "not in use", "kubernetes 1.33.6", "in 28 days", "in 1 place"):
