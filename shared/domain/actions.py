@@ -14,9 +14,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from ulid import ULID
 
-from shared.domain.clusters import ClusterMatch, in_words
+from shared.domain.clusters import NAMED_IN_WORDS, ClusterMatch, in_words
 from shared.domain.labels.bound import BoundPlan
-from shared.domain.labels.impact import BLOCKING, Accepting, Impact
+from shared.domain.labels.impact import BLOCKING, Accepting, Impact, Others, way_on_together
 from shared.domain.labels.selection import Selection
 from shared.domain.names import DRIFT_SWEEP, UNKNOWN
 from shared.domain.outcomes import Outcome
@@ -32,6 +32,7 @@ UNREADABLE = "RecordUnreadable"
 """The reason of what ended because a record in the store can't be read; the message has its key."""
 PARTLY_DONE, NODES_FAILED = "PartialSuccess", "NodesFailed"
 """Of a cluster, in an action over several: some of its nodes have failed, or all."""
+NO_COUNTS: Mapping[int, Others] = {}
 UNSUCCESSFUL = frozenset({"missing", "failed", "stopped"})
 
 
@@ -170,8 +171,9 @@ def plan_of_clusters(parent: ActionRequest, now: datetime) -> Plan:
 def told_of(child: ActionRequest, ended: ActionOutcome) -> Outcome:
     """What the parent of an action says of its cluster: how the action on it ended, its counts, and where to look."""
     words = {"changed": "would change"} if child.dry_run else {}
-    counts = ", ".join(f"{number} {words.get(kind, kind)}" for kind, number in ended.counts.items()) or "no nodes"
-    message = "; ".join(filter(None, (counts, ended.message if ended.reason else "", f"action {child.id}")))
+    counts = ", ".join(f"{number} {words.get(kind, kind)}" for kind, number in ended.counts.items())
+    why = ended.message if ended.reason else ""
+    message = "; ".join(filter(None, (counts or ("" if why else "no nodes"), why, f"action {child.id}")))
     if ended.result == "success":
         changed = bool(ended.counts.get("changed"))
         reason = "DryRun" if child.dry_run and changed else ""
@@ -198,8 +200,13 @@ def result_of(kinds: Iterable[str]) -> Result:
     return "partial_success" if sum(seen.values()) > bad else "failure"
 
 
-def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: datetime) -> ActionOutcome:
-    """Roll up a plan and the results of its parts. A subject whose part brought no outcome for it counts as failed."""
+def conclude(
+    plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: datetime, counts_of: Mapping[int, Others] = NO_COUNTS
+) -> ActionOutcome:
+    """Roll up a plan and the results of its parts. A subject whose part brought no outcome for it counts as failed.
+
+    `counts_of`: on how many nodes each part acts, where the parts are clusters.
+    """
     outcomes = [*plan.settled]
     for number, names in enumerate(plan.parts, 1):
         told = {outcome.subject: outcome for outcome in parts.get(number, ())}
@@ -210,7 +217,7 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
         counts["unchanged"] += len(plan.unchanged)
     result = result_of(counts.elements())
     if plan.of == "clusters":
-        return _conclude_clusters(plan, result, outcomes, finished_at, dict(sorted(counts.items())))
+        return _conclude_clusters(plan, result, outcomes, finished_at, dict(sorted(counts.items())), counts_of)
     return ActionOutcome(
         result="blocked" if plan.blocked else "failure" if plan.reason else result,
         reason=plan.reason,
@@ -224,7 +231,9 @@ def conclude(plan: Plan, parts: Mapping[int, Sequence[Outcome]], finished_at: da
     )
 
 
-def _conclude_clusters(plan: Plan, result: Result, outcomes: list[Outcome], now: datetime, counts: dict[str, int]) -> ActionOutcome:
+def _conclude_clusters(
+    plan: Plan, result: Result, outcomes: list[Outcome], now: datetime, counts: dict[str, int], counts_of: Mapping[int, Others]
+) -> ActionOutcome:
     """Of several clusters: a failure only where no node of any was brought in sync; what blocks one of them is told of the whole."""
     blocked = [outcome for outcome in outcomes if outcome.reason in BLOCKING]
     if result == "failure" and any(outcome.reason == PARTLY_DONE for outcome in outcomes):
@@ -234,12 +243,22 @@ def _conclude_clusters(plan: Plan, result: Result, outcomes: list[Outcome], now:
     return ActionOutcome(
         result=result,
         reason=blocked[0].reason if blocked else "",
-        message="; ".join(f"{outcome.subject}: {outcome.message}" for outcome in blocked) or plan.message,
+        message=_why_blocked(plan, blocked, counts_of) if blocked else plan.message,
         finished_at=now,
         revision=plan.revision,
         counts=counts,
         outcomes=sorted(outcomes, key=lambda outcome: outcome.subject),
     )
+
+
+def _why_blocked(plan: Plan, blocked: Sequence[Outcome], counts_of: Mapping[int, Others]) -> str:
+    """What keeps clusters from being acted on, and how a person may accept all of it."""
+    names = {outcome.subject for outcome in blocked}
+    parts = [number for number, (name,) in enumerate(plan.parts, 1) if name in names]
+    together = sum((counts_of.get(number, Others()) for number in parts), Others())
+    said = [f"{outcome.subject}: {outcome.message}" for outcome in blocked[:NAMED_IN_WORDS]]
+    more = [f"and {len(blocked) - len(said)} more clusters"] if len(blocked) > len(said) else []
+    return "; ".join([*said, *more, way_on_together((outcome.message for outcome in blocked), together)])
 
 
 def expire(plan: Plan | None, parts: Mapping[int, Sequence[Outcome]], request: ActionRequest, now: datetime) -> ActionOutcome:

@@ -5,6 +5,7 @@ actions/<id>/plan.json        parts and settled nodes            relabel_request
 actions/<id>/parts/<n>.json   the outcomes of part n             result_rollup
 actions/<id>/control/<n>-<verb>.json, stop.json                  pause and unpause in order; stop is final
 actions/<id>/parked/<n>.json  a part that arrived while paused   node_apply
+actions/<id>/counts/<part>-<removals>-<takeovers>-<changes>   on how many nodes of each of its clusters it acts   relabel_request
 actions/<id>/outcome.json     how it ended                       result_rollup
 open-actions/<id>             there while it has not ended; holds the deadline
 quiet-sweeps/<cluster>/<id>   the clock's newest sweep that changed nothing; holds when it was asked for
@@ -37,6 +38,7 @@ from shared.domain.actions import (
     unknown_request,
     unreadable,
 )
+from shared.domain.labels.impact import Others
 from shared.domain.notices import ACTION_FINISHED
 from shared.domain.outcomes import Outcome
 from shared.ledger.history import History, action_of, entry_of
@@ -235,6 +237,24 @@ class Actions:
                 known[child.part] = [told_of(child, ended)]
         return known
 
+    def count(self, child: ActionRequest, own: Others) -> Others:
+        """Record how many nodes one of several clusters' actions is about to act on, and add up what the others have recorded; nothing for
+        an action without a parent. Whoever counts last sees all, so those that go on never act on more nodes than all were told.
+        """
+        if child.parent is None:
+            return Others()
+        if any(own):
+            self._store.create(f"{_counts(child.parent)}{child.part:04}-{'-'.join(map(str, own))}", b"")
+        return sum((counted for part, counted in self.counted(child.parent).items() if part != child.part), Others())
+
+    def counted(self, parent: str) -> dict[int, Others]:
+        """By part, on how many nodes of its cluster it acts; where that was counted twice, the most."""
+        found: dict[int, Others] = {}
+        for key in self._store.keys(_counts(parent)):
+            part, *numbers = map(int, key.removeprefix(_counts(parent)).split("-"))
+            found[part] = Others(*map(max, found.get(part, Others()), numbers))
+        return found
+
     # states
 
     def lifecycle(self, action: str) -> Lifecycle:
@@ -311,7 +331,8 @@ class Actions:
             return self.end_unreadable(action, torn, now)
         if plan is None or not self.recorded(action).issuperset(range(1, len(plan.parts) + 1)):
             return None
-        return self.end(action, conclude(plan, self.part_outcomes(action, plan), now))
+        counts = self.counted(action) if plan.of == "clusters" else {}
+        return self.end(action, conclude(plan, self.part_outcomes(action, plan), now, counts))
 
     def end(self, action: str, outcome: ActionOutcome) -> ActionOutcome:
         """Write the outcome; the first one written is how the action ended, and is returned."""
@@ -373,6 +394,10 @@ class Actions:
         """The notice is confirmed: nothing more happens to this action. Said again, it takes a mark away that was left behind."""
         self._store.create(f"actions/{action}/announced.json", b"{}")
         self._store.delete(f"open-actions/{action}")
+
+
+def _counts(parent: str) -> str:
+    return f"actions/{parent}/counts/"
 
 
 def _pausing(given: list[str]) -> bool:

@@ -15,6 +15,7 @@ from shared.domain.labels.impact import (
     Beyond,
     Bounds,
     Impact,
+    Others,
     RevisionImpact,
     bounds_of,
     revision_impact,
@@ -159,14 +160,20 @@ def beyond_limits(request: ActionRequest, impact: Impact | None, world: World, n
     bounds = bounds_in(request.cluster, in_force, world)
     if request.revision == base:
         bounds = Bounds(removals=bounds.removals)
-    beyond = verdict(impact, bounds, request.accepted)
-    if beyond is None and request.accepted and not request.dry_run and verdict(impact, bounds):
-        _record(request, base, world, now)
-    return beyond and verdict(impact, bounds, request.accepted, world.acceptances.holding(request.revision, request.cluster, base))
+    others = world.actions.count(request, Others(impact.removals, impact.takeovers, impact.changes))
+    beyond = verdict(impact, bounds, request.accepted, others=others)
+    if beyond is None and request.accepted and not request.dry_run and verdict(impact, bounds, others=others):
+        _record(request, impact, base, world, now)
+    kept = world.acceptances.holding(request.revision, request.cluster, base) if beyond else ()
+    return beyond and verdict(impact, bounds, request.accepted, kept, others)
 
 
-def _record(request: ActionRequest, base: int, world: World, now: datetime) -> None:
+def _record(request: ActionRequest, impact: Impact, base: int, world: World, now: datetime) -> None:
+    """What is accepted for several clusters together is recorded for each as what it comes to there."""
     accepted = request.accepted
+    if request.parent:
+        said = {what: getattr(impact, what) for what, count in accepted if count is not None}
+        accepted = Acceptance(**said)
     world.acceptances.add(
         Accepted(
             revision=request.revision,

@@ -153,10 +153,10 @@ def control_on_plan(fleet: FrontDoor, action: str, verb: str) -> None:
     queue.clear()
 
 
-def kind_of(key: str) -> str:
+def kind_of(key: str, patterns: Mapping[str, str] = PATTERNS) -> str:
     """The kind of an object, by its key."""
     plain = re.sub(r"(?<=[/-])[0-9A-HJKMNP-TV-Z]{26}(?=[/.-]|$)", "ID", key)
-    kinds = [kind for kind, pattern in PATTERNS.items() if re.fullmatch(pattern, plain)]
+    kinds = [kind for kind, pattern in patterns.items() if re.fullmatch(pattern, plain)]
     assert len(kinds) == 1, f"{key} is of no kind that the table of torn objects knows: {kinds}"
     return kinds[0]
 

@@ -13,10 +13,13 @@ from functions.relabel_request.main import handle
 from functions.result_rollup.main import sweep
 from shared import wiring
 from shared.domain.actions import children_of
+from shared.domain.labels import impact
+from shared.domain.labels.impact import Accepting
 from shared.ledger.actions import WrongState
 from shared.messages import RelabelRequest
 from shared.work.control import control, retried
-from tests.stories.clusters import Clusters
+from tests.stories.clusters import LABELS, Clusters, a_cluster
+from tests.stories.fleet import a_policy
 
 EVERY = ["*"]
 SUCCEEDED, FAILED = ["committed", "site-action-success"], ["committed", "site-action-failure"]
@@ -360,3 +363,73 @@ def test_an_action_that_is_recorded_while_a_sweep_looks_for_old_ones_stays_out_o
     site.world.actions.list_old(site.now, 100)
     assert calls
     assert site.world.actions.ids() == [action]
+
+
+# --- limits
+
+
+@pytest.fixture
+def three_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds without a Limits document: three nodes over all clusters, in place of a thousand."""
+    monkeypatch.setattr(impact, "UNSAID", frozenset({impact.Bound(nodes=3, together=True)}))
+
+
+def drops_rack(site: Clusters) -> None:
+    """Bring `rack` and another label to every cluster, then commit documents without it."""
+    both = {"rack": "r1", "site": "halden"}
+    clusters = [a_cluster(name, labels) for name, labels in LABELS.items()]
+    site.commits(a_policy("rack", {"names": ["n1", "n2"]}, both), *clusters, adopted=False)
+    site.relabels(clusters=EVERY)
+    site.commits(a_policy("rack", {"names": ["n1", "n2"]}, {"site": "halden"}), *clusters, adopted=False)
+
+
+def test_a_limit_over_all_clusters_counts_what_the_others_lose(site: Clusters, three_in_all: None) -> None:
+    drops_rack(site)
+    alone = site.relabels(cluster="east")
+    assert site.ended(alone).result == "success"  # two nodes
+    action = site.relabels(clusters=["north", "west"])
+    ended = site.ended(action)
+    assert sorted(site.racks().values()) == ["- -", "- -", "r1 r1"]  # of the two, the one that was counted last waits
+    assert (ended.result, ended.reason, ended.counts) == ("partial_success", "TooManyRemovals", {"changed": 1, "failed": 1})
+    assert "it removes labels from 2 of 2 nodes of cluster " in ended.message
+    assert "(and 2 of other clusters), more than 3 nodes over all clusters" in ended.message
+    assert ended.message.endswith("to accept all of that: retry with `--accept-removals 2`")
+
+    again = retried(action, "an operator", site.world, Accepting(accept_removals=2))
+    assert again.action
+    site.cloud.publish(RelabelRequest.TOPIC, [again.outgoing()])
+    site.cloud.drain()
+    assert site.ended(again.action).result == "success"
+    assert set(site.racks().values()) == {"- -"}
+
+
+def test_whoever_counts_last_sees_all_so_that_no_order_lets_more_through(site: Clusters, three_in_all: None) -> None:
+    drops_rack(site)
+    action = site.sends(name="update_site", clusters=EVERY)
+    deliver_one(site)
+    for waiting in sorted(site.cloud._queue, reverse=True):
+        site.cloud._queue.remove(waiting)
+        site.cloud._deliver(waiting)
+    site.cloud.drain()
+    assert sorted(site.racks().values()) == ["- -", "r1 r1", "r1 r1"]
+    assert site.ended(action).counts == {"changed": 1, "failed": 2}
+
+
+def test_what_is_accepted_for_several_clusters_is_a_bound_for_all_of_them_together(site: Clusters, three_in_all: None) -> None:
+    drops_rack(site)
+    for accepted, result in ((3, "partial_success"), (6, "success")):
+        action = site.relabels(clusters=EVERY, accept_removals=accepted)
+        assert site.ended(action).result == result
+    assert set(site.racks().values()) == {"- -"}
+
+
+def test_where_every_cluster_is_blocked_so_is_the_whole(site: Clusters) -> None:
+    site.relabels(clusters=EVERY)
+    site.commits(*(a_cluster(name, labels) for name, labels in LABELS.items()), adopted=False)  # no policy is left
+    action = site.relabels(clusters=EVERY)
+    ended = site.ended(action)
+    assert set(site.racks().values()) == {"r1 r1"}
+    assert (ended.result, ended.reason, ended.counts) == ("blocked", "TooManyRemovals", {"failed": 3})
+    assert ended.message.startswith("east: it removes labels from 2 of 2 nodes of cluster east: rack")
+    assert ended.message.endswith("to accept all of that: retry with `--accept-removals 6`")
+    assert site.world.revisions.tags(site.world.revisions.newest()) == ["committed"]

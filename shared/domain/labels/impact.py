@@ -181,6 +181,9 @@ class Others(NamedTuple):
     takeovers: int = 0
     changes: int = 0
 
+    def __add__(self, other: Others) -> Others:  # type: ignore[override]
+        return Others(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
 
 def revision_impact(impacts: Sequence[Impact], bounds: Mapping[str, Bounds], asked: Acceptance = NOTHING_ACCEPTED) -> RevisionImpact:
     """The clusters' impacts together, each judged by its bounds."""
@@ -237,11 +240,15 @@ def _judge(
 ) -> Beyond | None:
     count, wanted = _of(impact, what), _of(asked, what)
     why = ""
+    elsewhere = _of(others, what)
     if wanted is not None:
-        why = f"more than the {wanted} that were accepted" if count > wanted else ""
+        why = f"more than the {wanted} that were accepted" if count and count + elsewhere > wanted else ""
     elif not any(count <= (_of(each, what) or 0) for each in kept):
-        why = _exceeded(impact, what, count, _of(bounds, what), _of(others, what))
-    return Beyond(reason=reason, message=f"{_happens(impact, what)}, {why}; {_way_on(what, count)}") if why else None
+        why = _exceeded(impact, what, count, _of(bounds, what), elsewhere)
+    if not why:
+        return None
+    besides = f" (and {elsewhere} of other clusters)" if elsewhere else ""
+    return Beyond(reason=reason, message=f"{_happens(impact, what)}{besides}, {why}; {_way_on(what, count + elsewhere)}")
 
 
 def _exceeded(impact: Impact, what: What, count: int, bounds: Iterable[Bound], elsewhere: int) -> str:
@@ -279,6 +286,13 @@ def _keys(counts: Mapping[str, int]) -> str:
     if len(counts) > KEYS_IN_WORDS:
         named.append(f"{len(counts) - KEYS_IN_WORDS} more")
     return ", ".join(named)
+
+
+def way_on_together(messages: Iterable[str], counts: Others) -> str:
+    """How to accept all that these messages of verdicts say, which counts so many nodes together."""
+    said = " ".join(messages)
+    meant = [f"--accept-{what} {count}" for what, count in counts._asdict().items() if f"`--accept-{what} " in said]
+    return f"to accept all of that: retry with `{' '.join(meant)}`"
 
 
 def _way_on(what: What, count: int) -> str:
