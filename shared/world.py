@@ -229,8 +229,8 @@ class World:
         return Releases(self.store, self.revisions, self.has_ended, self.monotonic)
 
     def has_ended(self, action: str) -> bool:
-        """Whether an action has ended and nothing more happens to it: what it released is released for good."""
-        return self.actions.announced(action)
+        """Whether an action has ended and nothing more happens to it, or is forgotten by now: what it released is released for good."""
+        return self.actions.announced(action) or not self.actions.begun(action)
 
     def cluster(self, name: str, revision: Declaring | None) -> Cluster:
         """The cluster that a message names: a Cluster document of the revision, or `default` from the settings.

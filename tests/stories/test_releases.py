@@ -304,3 +304,14 @@ def test_in_a_new_store_a_cluster_is_released_by_its_own_actions_only(fleet: Fle
     fleet.relabels()
     assert fleet.world.releases.head("default").base == 1
     assert fleet.world.releases.head("another").base == 0
+
+
+def test_what_an_action_released_whose_records_are_forgotten_is_released_for_good(held: Fleet) -> None:
+    action = held.relabels("n1")
+    assert held.world.has_ended(action)
+    held.now += timedelta(days=200)
+    held.world.actions.forget(held.now, most=10)
+    assert held.world.actions.find(action) is None
+    assert held.world.has_ended(action)
+    running = accept(RelabelRequest(target_nodes=["n1"]), "01K9QJ5Y4M0000000000000009", held.world, held.now)
+    assert not held.world.has_ended(running.id)
