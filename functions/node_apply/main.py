@@ -13,8 +13,10 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from functions.node_apply.asking import apply_all
+from functions.node_apply.within import beyond_plan
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
+from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.releases import Mark
 from shared.domain.outcomes import RELEASED_SINCE, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 from shared.ledger.actions import NeverPlanned
@@ -156,6 +158,10 @@ def bring_in_sync(task: NodeTask, cluster: Cluster) -> Outcome:
 def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
     if not task.uid:
         raise NodeGone(task.name)
+    if task.planned is not None:
+        live = cluster.node(task.name)
+        if live and live.uid == task.uid and (how := beyond_plan(task, live, cluster.owner)):
+            return _outcome(task, "failed", STALE_PLAN, f"{how}: the node changed after the plan was judged, and is left as it is")
     applied, removed = Applied(None), dict[str, Before]()
     if not task.aliases_only:
         applied = _apply_declared(task, cluster)

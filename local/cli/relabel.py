@@ -41,7 +41,6 @@ EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped":
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--plan", "plan_file", metavar="FILE", help="Apply this plan of `hullmark plan --out`; exit 5 if it is out of date.")
 @accept_options
-@click.option("--adopt", is_flag=True, help="Remove labels under our field manager too that no release of this store declared.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the result. The embedded cloud always does.")
 @output_option
 def relabel(
@@ -53,7 +52,6 @@ def relabel(
     all_clusters: bool,
     dry_run: bool,
     plan_file: str | None,
-    adopt: bool,
     wait: bool,
     form: str,
     **accepting: int | None,
@@ -64,12 +62,12 @@ def relabel(
         if filter_file or everything:
             raise Failure("Usage", "--plan says which nodes: leave --filter and --all out")
         cluster = _cluster_of_plan(plan_file, cluster, cluster_labels, all_clusters)
-        if (request := bound_request(plan_file, nodes, cluster, dry_run, Accepting(**accepting), adopt=adopt)) is None:
+        if (request := bound_request(plan_file, nodes, cluster, dry_run, Accepting(**accepting))) is None:
             emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
             return 0
     else:
         where = clusters_asked(cluster, cluster_labels, all_clusters)
-        request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting), adopt=adopt)
+        request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting))
     ledger = service().ledger
     with if_interrupted(
         "`hullmark actions list` shows whether the action was recorded; if so it continues; follow it with `actions watch`"
@@ -79,14 +77,7 @@ def relabel(
 
 
 def build_request(
-    nodes: tuple[str, ...],
-    filter_file: str | None,
-    everything: bool,
-    where: Mapping[str, Any],
-    dry_run: bool,
-    accept: Accepting,
-    *,
-    adopt: bool = False,
+    nodes: tuple[str, ...], filter_file: str | None, everything: bool, where: Mapping[str, Any], dry_run: bool, accept: Accepting
 ) -> RelabelRequest:
     """The message that the arguments mean; `where`: its cluster or clusters. Raises Failure where they mean none, or several."""
     if bool(nodes) + bool(filter_file) + everything != 1:
@@ -103,7 +94,6 @@ def build_request(
         node_filter=read_filter(filter_file) if filter_file else None,
         requested_by=who(),
         dry_run=dry_run,
-        adopt=adopt,
         **where,
         **accept.accepting(),
     )
@@ -114,9 +104,7 @@ def _named(nodes: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.strip() for given in nodes for name in given.split(",") if name.strip()))
 
 
-def bound_request(
-    file: str, nodes: tuple[str, ...], cluster: str | None, dry_run: bool, accept: Accepting, *, adopt: bool = False
-) -> RelabelRequest | None:
+def bound_request(file: str, nodes: tuple[str, ...], cluster: str | None, dry_run: bool, accept: Accepting) -> RelabelRequest | None:
     """The message that a plan's file means, or some of its nodes; None where it has no changes. Raises Failure for what is not in it."""
     plan, names = _kept_plan(file), _named(nodes)
     if beyond := sorted(set(names) - plan.nodes.keys()):
@@ -129,7 +117,6 @@ def bound_request(
         "action": str(ULID()),
         "requested_by": who(),
         "dry_run": dry_run,
-        "adopt": adopt,
         "plan": plan.bound(names or plan.nodes),
         **accept.accepting(),
     }
@@ -278,6 +265,6 @@ def _kept_plan(file: str) -> LabelPlan:
             how = "an earlier version of hullmark made this plan, and it does not say what would be replaced"
             raise Failure("Invalid", f"{file}: {how}: make a new one with `hullmark plan --out`") from error
         where = ".".join(map(str, flaw["loc"]))
-        raise Failure("Invalid", f"{file}: not a plan from `hullmark plan --out`: {where}: {flaw['msg']}") from error
+        raise Failure("Invalid", f"{file}: not a plan from `hullmark plan --out`: {where or 'it'}: {flaw['msg']}") from error
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise Failure("Invalid", f"{file}: not a plan from `hullmark plan --out`: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -41,6 +41,21 @@ class Changes(BaseModel):
     def taken(self, keys: Iterable[str]) -> dict[str, Before]:
         """What is taken from others, of these keys."""
         return {key: self.from_[key] for key in keys if key in self.from_}
+
+
+class KeyChange(NamedTuple):
+    """One label of one node: what it becomes (None: it goes), what it is (None: it is not there), and who holds it."""
+
+    key: str
+    to: str | None = None
+    was: str | None = None
+    holders: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """`rack: mine → platform (kubectl-label)`. A value has no parentheses, so `(none)`, `(empty)` and `(removed)` are none."""
+        old = "(none)" if self.was is None else self.was or "(empty)"
+        new = "(removed)" if self.to is None else self.to or "(empty)"
+        return f"{self.key}: {old} → {new}" + (f" ({', '.join(self.holders)})" if self.holders else "")
 
 
 class Outcome(BaseModel):
@@ -83,6 +98,8 @@ class NodeTask(BaseModel):
     """The revision that the set is of; None in messages of an earlier version, where the message's counts."""
     override: str = ""
     """The override that the set is of, in place of the revision's."""
+    planned: list[KeyChange] | None = None
+    """What may change and nothing else, where the action is bound to a plan."""
     settled: Outcome | None = None
     """Decided when it was planned again (its policies contradict each other, say), or done by an earlier message: told, not applied."""
 

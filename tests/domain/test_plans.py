@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from shared.domain.documents.design import DesignNode
 from shared.domain.documents.kinds import NodeLabelPolicy
-from shared.domain.labels.bound import BoundPlan, KeyChange
+from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.planning import Rules, plan_node, subject
 from shared.domain.labels.plans import Differs, Done, Due, LabelPlan, judge, label_plan
 from shared.domain.labels.policies import Policies
 from shared.domain.nodes import OWNER, Node
-from shared.domain.outcomes import Changes
+from shared.domain.outcomes import Changes, KeyChange
 from tests.stories.fleet import a_policy
 
 KUBECTL = "kubectl-label"

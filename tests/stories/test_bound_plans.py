@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from ulid import ULID
 from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.plans import PlanRequest
 from shared.domain.outcomes import Before
-from shared.messages import Malformed, RelabelRequest
-from shared.work.control import retried
+from shared.messages import Malformed, NodeApply, Outgoing, PartResult, RelabelRequest
+from shared.ports import BusError
+from shared.work.control import control, retried
 from shared.work.intake import accept
 from shared.work.plans import plan_committed
 from tests.stories.fleet import Fleet, a_policy
@@ -174,3 +176,107 @@ def test_what_does_not_stay_within_its_plan_is_refused(request_: dict[str, Any],
     body = {"plan": {"revision": 1, "cluster": "default", "nodes": {"n1": node}}} | request_
     with pytest.raises(Malformed, match=says):
         RelabelRequest.parse(json.dumps(body).encode())
+
+
+# --- between the judgement and the write
+
+
+def by_another(fleet: Fleet, node: str, **labels: str) -> None:
+    fleet.cluster.set_labels(node, labels, "helm")
+
+
+def paused(fleet: Fleet, plan: BoundPlan) -> str:
+    """An action that was planned, and whose parts wait."""
+    request = RelabelRequest(plan=plan, action=(action := str(ULID())), requested_by="an operator")
+    accept(request, action, fleet.world, fleet.now)
+    control(action, "pause", "an operator", fleet.world, fleet.now)
+    fleet.cloud.publish(RelabelRequest.TOPIC, [request.outgoing()])
+    fleet.cloud.drain()
+    assert fleet.world.actions.plan(action) is not None
+    return action
+
+
+def goes_on(fleet: Fleet, action: str) -> dict[str, tuple[str, str]]:
+    control(action, "unpause", "an operator", fleet.world, fleet.now)
+    fleet.cloud.drain()
+    return {each.subject: (each.outcome, each.reason) for each in fleet.ended(action).outcomes}
+
+
+@pytest.mark.parametrize("changed", [{"rack": "yours"}, {"pool": "other"}])
+def test_a_node_that_changes_while_the_action_waits_is_left_as_it_is(planned: Fleet, changed: dict[str, str]) -> None:
+    planned.commits(a_policy("racks", {}, {"rack": "platform", "pool": "a"}))
+    planned.relabels("n2")
+    planned.cluster.set_labels("n2", {"rack": "mine"}, "kubectl-label")
+    action = paused(planned, plan_of(planned))
+    by_another(planned, "n2", **changed)
+    left = planned.labels("n2")
+    assert goes_on(planned, action) == {"n1": ("changed", ""), "n2": ("failed", STALE), "n3": ("changed", "")}
+    assert planned.labels("n2") == left
+    (told,) = (each.message for each in planned.ended(action).outcomes if each.subject == "n2")
+    assert told.endswith("the node changed after the plan was judged, and is left as it is")
+
+
+def test_what_a_colleague_did_meanwhile_as_it_was_planned_is_done(planned: Fleet) -> None:
+    action = paused(planned, plan_of(planned))
+    by_another(planned, "n2", rack="platform")
+    assert {outcome for outcome, _ in goes_on(planned, action).values()} == {"changed"}
+
+
+def test_a_label_that_came_meanwhile_is_not_pruned_by_a_plan_that_does_not_have_it(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}, prune="all"))
+    fleet.has_nodes(n1={})
+    by_another(fleet, "n1", junk="1")
+    action = paused(fleet, plan_of(fleet))
+    by_another(fleet, "n1", precious="1")
+    assert goes_on(fleet, action) == {"n1": ("failed", STALE)}
+    assert fleet.labels("n1") == {"junk": "1", "precious": "1"}
+    again = applies(fleet, plan_of(fleet))
+    assert (fleet.outcome(again), fleet.labels("n1")) == ({"n1": "changed"}, {"rack": "r1"})
+
+
+def test_a_part_that_is_delivered_again_finds_its_own_work_and_goes_on(planned: Fleet) -> None:
+    action = planned.sends(plan=plan_of(planned))
+    publish, lost = planned.world.bus.publish, list[str]()
+
+    def once(topic: str, messages: Sequence[Outgoing]) -> None:
+        if topic == PartResult.TOPIC and not lost:
+            lost.append(topic)
+            raise BusError("the bus is away")
+        publish(topic, messages)
+
+    planned.world.bus.publish = once  # type: ignore[method-assign]
+    planned.cloud.drain()
+    assert (lost, planned.ended(action).counts, rack(planned)) == ([PartResult.TOPIC], {"changed": 3}, ["platform"] * 3)
+
+
+def test_a_request_that_is_delivered_again_after_its_judgement_stays_within_the_plan(planned: Fleet) -> None:
+    action = planned.sends(plan=plan_of(planned))
+    publish, lost = planned.world.bus.publish, list[str]()
+
+    def once(topic: str, messages: Sequence[Outgoing]) -> None:
+        if topic == NodeApply.TOPIC and not lost:
+            lost.append(topic)
+            by_another(planned, "n2", rack="yours")
+            raise BusError("the bus is away")
+        publish(topic, messages)
+
+    planned.world.bus.publish = once  # type: ignore[method-assign]
+    planned.cloud.drain()
+    assert lost == [NodeApply.TOPIC]
+    assert (planned.outcome(action), rack(planned)) == (
+        {"n1": "changed", "n2": "failed", "n3": "changed"},
+        ["platform", "yours", "platform"],
+    )
+
+
+def test_an_alias_and_a_key_that_goes_are_part_of_what_binds(fleet: Fleet) -> None:
+    fleet.commits(a_policy("p", {}, {"rack": "r1", "old": "1"}))
+    fleet.has_nodes(n1={"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"})
+    fleet.relabels("n1")
+    fleet.cluster.set_labels("n1", {"beta.kubernetes.io/os": "windows"}, "kubelet")
+    fleet.commits(a_policy("p", {}, {"rack": "r2"}))
+    ended = fleet.ended(applies(fleet, plan_of(fleet)))
+    assert (ended.result, fleet.labels("n1")) == (
+        "success",
+        {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "rack": "r2"},
+    )

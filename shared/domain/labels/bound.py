@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from shared.domain.keys import node_name
-from shared.domain.outcomes import Before
+from shared.domain.outcomes import Before, KeyChange
 
 STALE_PLAN = "StalePlan"
 NAMED = 5
 """Nodes that a message names."""
-
-
-class KeyChange(NamedTuple):
-    """One label of one node: what it becomes (None: it goes), what it is (None: it is not there), and who holds it."""
-
-    key: str
-    to: str | None = None
-    was: str | None = None
-    holders: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """`rack: mine → platform (kubectl-label)`. A value has no parentheses, so `(none)`, `(empty)` and `(removed)` are none."""
-        old = "(none)" if self.was is None else self.was or "(empty)"
-        new = "(removed)" if self.to is None else self.to or "(empty)"
-        return f"{self.key}: {old} → {new}" + (f" ({', '.join(self.holders)})" if self.holders else "")
 
 
 class NodeChange(BaseModel):
