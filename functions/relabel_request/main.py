@@ -15,7 +15,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.actions import ActionRequest, Plan, child_id, split
+from shared.domain.actions import ActionOutcome, ActionRequest, Plan, child_id, split
 from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.notices import REQUEST_REFUSED
@@ -23,10 +23,10 @@ from shared.domain.outcomes import NodeTask, Outcome
 from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
-from shared.work.intake import Refusal, Rejected, accept
+from shared.work.intake import REVISION_REJECTED, Refusal, Rejected, accept
 from shared.work.limits import beyond_limits
 from shared.work.planning import Planned, plan_request
-from shared.work.releasing import release
+from shared.work.releasing import rejected_since, release
 from shared.work.several import send_children
 from shared.world import World
 
@@ -83,8 +83,18 @@ def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, 
     else:
         plan = plan or make_plan(accepted, planned, world, now)
     plan = world.actions.settle_plan(action, plan)
+    if why := rejected_since(accepted, plan, world):
+        return end_rejected(accepted, plan, why, world, now)
     newest = release(accepted, plan, planned.release, world, now)
     return send(accepted, plan, {task.name: task for task in planned.tasks}, world, newest)
+
+
+def end_rejected(request: ActionRequest, plan: Plan, why: str, world: World, now: datetime) -> str:
+    """End an action whose revision was taken back after it was accepted. Nothing of it was released or sent."""
+    ended = ActionOutcome(result="blocked", finished_at=now, revision=plan.revision, reason=REVISION_REJECTED, message=why)
+    world.actions.end(request.id, ended)
+    world.bus.publish(PartResult.TOPIC, [PartResult(action=request.id, revision=plan.revision).outgoing()])  # so that it is announced
+    return "blocked"
 
 
 def fan_out(request: RelabelRequest, action: str, world: World) -> str:

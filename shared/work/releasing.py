@@ -27,6 +27,15 @@ def releases(request: ActionRequest) -> bool:
     return not request.dry_run and not request.clusters and request.name not in (DRIFT_SWEEP, UPDATE_VERSIONS)
 
 
+def rejected_since(request: ActionRequest, plan: Plan, world: World) -> str:
+    """Why an action may not release its revision: a person took that back after the action was accepted. Empty where nobody did, and where
+    it was released before.
+    """
+    if not releases(request) or plan.reason or not (why := world.revisions.rejection(request.revision)):
+        return ""
+    return why if world.releases.find(request.cluster, request.id, plan.release) is None else ""
+
+
 def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:
     """Release what a plan brings to its nodes, unless that was done. The number of the cluster's newest release, where nobody but this
     action released anything since release `planned_by`; else 0, and who applies has to look what is released to each node.

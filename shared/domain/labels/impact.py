@@ -120,8 +120,8 @@ class Acceptance(BaseModel):
 
 
 NOTHING_ACCEPTED = Acceptance()
-BLOCKING = frozenset({"TooManyRemovals", "TooManyTakeovers", "TooManyChanges"})
-"""The reasons of a verdict."""
+BLOCKING = frozenset({"TooManyRemovals", "TooManyTakeovers", "TooManyChanges", "RevisionRejected"})
+"""The reasons of actions that end as blocked: a verdict's, and a revision that was taken back."""
 
 
 def _no_truth_value(value: Any) -> Any:
