@@ -8,6 +8,7 @@ out  node-applies   NodeApply, one node
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal, NamedTuple
 
 import functions_framework
 from cloudevents.http import CloudEvent
@@ -17,6 +18,7 @@ from shared.domain.documents.access import Access
 from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, read_event
 from shared.domain.labels.planning import Settled, Write, plan_node
 from shared.domain.labels.policies import UNKNOWN_MANAGER
+from shared.domain.labels.releases import Mark
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
 from shared.ledger.records import RecordUnreadable
@@ -57,11 +59,19 @@ def node_event(event: CloudEvent) -> None:
             done = change
         if isinstance(done, Ignored):
             line.outcome(telemetry.IGNORED, done.code, text=done.reason)
+        elif isinstance(done, Waiting):
+            line.outcome("waiting", done.code)
         else:
             line.outcome(done)
 
 
-def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored:
+class Waiting(NamedTuple):
+    """The node is as it was released, and documents want something else of it that nobody has released to it."""
+
+    code: Literal["NotReleased", "NewerRevisionWaits"]
+
+
+def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored | Waiting:
     """Compare the node with what is declared for it, and ask for a write where they differ; a word for the log."""
     if change.kind == "deleted":
         return "deleted"
@@ -78,9 +88,17 @@ def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored:
         case Settled(outcome=outcome):
             if outcome.outcome == "failed":
                 tell(world, f"{name}/{node.name}/{ground.rules.revision}", name, node, outcome.message, now)
-            return outcome.outcome
+            newest = in_force.committed.number if in_force.committed else 0
+            return waiting(basis.mark(node.name), newest) if outcome.outcome == "unchanged" else outcome.outcome
         case Write() as write:
             return repair(write, node, name, basis.released.k, change, world, now)
+
+
+def waiting(mark: Mark, newest: int) -> str | Waiting:
+    """Of a node that is in sync: whether the newest revision waits to be released to it."""
+    if mark.released or not newest:
+        return Waiting("NewerRevisionWaits") if mark.revision < newest else "unchanged"
+    return Waiting("NotReleased")
 
 
 def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> str | Ignored:

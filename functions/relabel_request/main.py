@@ -17,6 +17,7 @@ from cloudevents.http import CloudEvent
 from shared import telemetry, wiring
 from shared.domain.actions import ActionOutcome, ActionRequest, Plan, child_id, split
 from shared.domain.labels.bound import STALE_PLAN
+from shared.domain.labels.plans import Waits
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NodeTask, Outcome
@@ -132,7 +133,16 @@ def make_plan(request: ActionRequest, planned: Planned, world: World, now: datet
     if beyond:
         ended = {"reason": beyond.reason, "message": beyond.message, "blocked": True, "unchanged": [], "settled": []}
         return plan.model_copy(update=ended)
-    return plan.model_copy(update={"parts": split([task.name for task in planned.tasks])})
+    parts = split([task.name for task in planned.tasks])
+    return plan.model_copy(update={"parts": parts, "waits": waiting(request, planned.revision, world)})
+
+
+def waiting(request: ActionRequest, base: int, world: World) -> str:
+    """What a sweep says of a newer revision that nobody has released; empty where there is none, or a person rejected it."""
+    newer = Waits.of(request.revision, base) if request.name == DRIFT_SWEEP else None
+    if newer is None or world.revisions.rejection(newer.revision):
+        return ""
+    return f"{newer} to cluster {request.cluster}: `hullmark relabel` releases it"
 
 
 def unplanned(request: ActionRequest, error: ClusterError | StoreError, now: datetime) -> Plan:

@@ -28,6 +28,8 @@ PART_SIZE = 200
 
 Result = Literal["success", "partial_success", "failure", "blocked", "stopped", "expired"]
 Lifecycle = Literal["Pending", "Processing", "Paused", "Complete", "Failed"]
+NEWER_WAITS = "NewerRevisionWaits"
+"""The reason of a sweep that left a newer revision waiting: it is no failure."""
 UNREADABLE = "RecordUnreadable"
 """The reason of what ended because a record in the store can't be read; the message has its key."""
 PARTLY_DONE, NODES_FAILED = "PartialSuccess", "NodesFailed"
@@ -109,6 +111,8 @@ class Plan(Record):
     reason: str = ""
     message: str = ""
     """Why nothing could be planned, where that is so: the action ends as a failure with this cause."""
+    waits: str = ""
+    """Of a sweep: that a newer revision waits to be released, in words; sweeps never bring one."""
     blocked: bool = False
     """Whether it was planned, and goes beyond a limit: `reason` says which. Nothing is sent, or released."""
     impact: Impact | None = None
@@ -218,8 +222,8 @@ def conclude(
         return _conclude_clusters(plan, result, outcomes, finished_at, dict(sorted(counts.items())), counts_of)
     return ActionOutcome(
         result="blocked" if plan.blocked else "failure" if plan.reason else result,
-        reason=plan.reason,
-        message=plan.message,
+        reason=plan.reason or (NEWER_WAITS if plan.waits else ""),
+        message=plan.message or plan.waits,
         finished_at=finished_at,
         revision=plan.revision,
         counts=dict(sorted(counts.items())),

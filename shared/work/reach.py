@@ -10,16 +10,11 @@ from shared.domain.labels.reach import ClusterReach, cluster_reach
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
+from shared.work.limits import clusters_of
 from shared.world import World
 
 READERS = 16
 """Clusters that are read at a time: a bucket takes 30 ms an object."""
-
-
-def labelled_clusters(revision: Revision | None, world: World) -> list[str]:
-    """The clusters whose nodes a revision may label: those that it declares, and the one of the settings."""
-    declared = sorted(revision.clusters) if revision else []
-    return [*declared, *(["default"] if world.settings.cluster or not declared else [])]
 
 
 def reaches(world: World) -> list[ClusterReach]:
@@ -29,7 +24,7 @@ def reaches(world: World) -> list[ClusterReach]:
         committed = in_force.committed
     except RecordUnreadable:
         return []
-    return reaches_of(labelled_clusters(committed, world), committed, in_force, world) if committed else []
+    return reaches_of(clusters_of(committed, world), committed, in_force, world) if committed else []
 
 
 def reaches_of(clusters: Sequence[str], committed: Revision, in_force: InForce, world: World) -> list[ClusterReach]:

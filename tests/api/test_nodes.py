@@ -216,6 +216,7 @@ def test_a_rejected_revision_waits_for_nobody(released: FrontDoor) -> None:
     released.declares({"n1": {"rack": "new"}}, adopted=False)
     released.post("/v1.0/revisions/2/tags/rejected")
     assert listed(released)[1] == (2, {}, [])
+    assert in_short(shown(released, names="n1")) == {"n1": (1, True, "")}
 
 
 def test_releases_that_cannot_be_read_are_told_and_counted(released: FrontDoor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import timedelta
 
@@ -220,6 +221,51 @@ def test_of_sweeps_that_changed_nothing_only_the_newest_is_kept(fleet: Fleet) ->
     assert fleet.ended(quiet[-1]).counts == {"missing": 1, "unchanged": 1}
     assert [key for key in fleet.world.store.keys("") if any(each in key for each in quiet[:-1])] == []
     assert fleet.world.store.keys("quiet-sweeps/") == [f"quiet-sweeps/default/{quiet[-1]}"]
+
+
+def test_a_sweep_says_that_a_newer_revision_waits_and_brings_none(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}, "n2": {"rack": "r8"}})
+    fleet.has_nodes(n1={}, n2={})
+    fleet.relabels()
+    fleet.declares({"n1": {"rack": "new"}, "n2": {"rack": "new"}}, adopted=False)
+    fleet.cluster.set_labels("n1", {"rack": "by-hand"})
+
+    ended = fleet.ended(the_clock_sweeps(fleet))
+
+    assert (fleet.labels("n1"), fleet.labels("n2")) == ({"rack": "r7"}, {"rack": "r8"})
+    assert (ended.result, ended.reason, ended.counts) == ("success", "NewerRevisionWaits", {"changed": 1, "unchanged": 1})
+    assert ended.message == "revision 2 waits: revision 1 is released to cluster default: `hullmark relabel` releases it"
+    fleet.world.revisions.tag(2, "rejected", "an operator", fleet.now)
+    assert fleet.ended(the_clock_sweeps(fleet)).reason == ""
+
+
+def test_a_sweep_before_the_first_release_says_what_waits(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}}, adopted=False)
+    fleet.has_nodes(n1={})
+    ended = fleet.ended(the_clock_sweeps(fleet))
+    assert (ended.result, ended.message.split(" to ")[0]) == ("success", "revision 1 waits: nothing is released")
+    assert fleet.labels("n1") == {}
+
+
+def test_an_event_says_that_a_newer_revision_waits_and_writes_nothing(fleet: Fleet) -> None:
+    lines = io.StringIO()
+    telemetry.write_to(lines)
+    fleet.has_nodes(n1={})
+    tell(fleet, "n1")
+    fleet.declares({"n1": {"rack": "r7"}}, adopted=False)
+    tell(fleet, "n1")
+    fleet.relabels()
+    tell(fleet, "n1")
+    fleet.declares({"n1": {"rack": "new"}}, adopted=False)
+    tell(fleet, "n1")
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [(line["outcome"], line.get("reason", "")) for line in said if line["step"] == "node_event"] == [
+        ("unchanged", ""),
+        ("waiting", "NotReleased"),
+        ("unchanged", ""),
+        ("waiting", "NewerRevisionWaits"),
+    ]
+    assert fleet.labels("n1") == {"rack": "r7"}
 
 
 def test_a_sweep_that_the_bus_brings_again_once_it_is_forgotten_changes_nothing(fleet: Fleet) -> None:

@@ -74,6 +74,7 @@ OUTCOMES = Group(
     said_by="actions and their nodes (`hullmark actions show`, `GET /v1.0/actions/ID/outcome`), notices, the status page",
     modules=(
         "functions/node_apply/",
+        "functions/node_event/",
         "functions/result_rollup/",
         "functions/api/",
         "functions/version_apply/",
