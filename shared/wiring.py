@@ -143,14 +143,14 @@ def _login(way: Kubeconfig | KubeconfigFile | InCluster | Gke | Eks, settings: S
             from shared.adapters import kubeconfig
 
             return kubeconfig.in_cluster
-        case Gke(project=project, location=location, name=gke_name):
+        case Gke(project=project, location=location, name=gke_name, endpoint=endpoint):
             from shared.adapters import gke
 
-            return lambda: gke.access(project, location, gke_name)
-        case Eks(region=region, name=eks_name):
+            return lambda: gke.access(project, location, gke_name, endpoint)
+        case Eks(region=region, name=eks_name, role_arn=role):
             from shared.adapters import eks
 
-            return lambda: eks.access(region, eks_name)
+            return lambda: eks.access(region, eks_name, role)
         case _:
             assert_never(way)
 
@@ -163,10 +163,10 @@ def open_fleet(settings: Settings, name: str, spec: ClusterSpec) -> Fleet:
             from shared.adapters.gardener import Garden
 
             return Garden(_login(way, settings), settings.field_managers)
-        case "eks", Eks(region=region, name=eks_name):
+        case "eks", Eks(region=region, name=eks_name, role_arn=role):
             from shared.adapters.eks_versions import EksVersions, client_for
 
-            return EksVersions(name, eks_name, lambda: client_for(region), spec)
+            return EksVersions(name, eks_name, lambda: client_for(region, role), spec)
         case "gke", Gke(project=project, location=location, name=gke_name):
             from shared.adapters.gke_versions import GkeVersions, client
 

@@ -40,6 +40,26 @@ output "rbac_users" {
   }
 }
 
+output "eks_trust_policy" {
+  description = "Trust policy for a role that access.eks.roleArn names: AWS lets the functions that reach clusters assume it, by their Google identity."
+  value = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Federated = "accounts.google.com" }
+      Action    = "sts:AssumeRoleWithWebIdentity"
+      Condition = {
+        StringEquals = {
+          # of a token that says who presents it (azp), AWS calls that `aud`, and what it is for `oaud`
+          "accounts.google.com:aud"  = [for name in sort(local.read_credentials) : google_service_account.steps[name].unique_id]
+          "accounts.google.com:sub"  = [for name in sort(local.read_credentials) : google_service_account.steps[name].unique_id]
+          "accounts.google.com:oaud" = "sts.amazonaws.com"
+        }
+      }
+    }]
+  })
+}
+
 output "service_accounts" {
   description = "Account of each function."
   value       = { for name, account in google_service_account.steps : name => account.email }

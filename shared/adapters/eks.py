@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from shared.adapters.apiserver import Access, cut
@@ -14,21 +16,38 @@ TOKEN_SECONDS = 600.0
 """EKS takes a token for 15 minutes after it was signed, whatever the URL's own expiry says."""
 
 
-def access(region: str, name: str, *, session: Any = None) -> Access:
-    """Access by the AWS credentials found as every AWS tool finds them; they need eks:DescribeCluster and an access entry.
+def access(region: str, name: str, role: str | None = None, *, session: Any = None) -> Access:
+    """Access by a role that our Google identity assumes, or by the AWS credentials found as every AWS tool finds them. They need
+    eks:DescribeCluster and an access entry.
 
     Raises Refused and Unavailable, naming the cluster.
     """
-    import boto3
-    from botocore import exceptions
     from botocore.config import Config
+
+    from shared.adapters import aws
 
     where = f"EKS cluster {name} in {region}"
     bounded = Config(connect_timeout=5, read_timeout=20, retries={"max_attempts": 3, "mode": "standard"})
-    try:
-        session = session or boto3.Session(region_name=region)
+    with _translated(where):
+        session = session or aws.session(region, role)
         cluster = session.client("eks", region_name=region, config=bounded).describe_cluster(name=name)["cluster"]
         sts = session.client("sts", region_name=region).meta.endpoint_url
+    if not cluster.get("endpoint"):
+        raise Unavailable(f"{where} is {cluster.get('status', 'unknown')} and has no endpoint yet")
+    try:
+        ca = base64.b64decode(cluster["certificateAuthority"]["data"], validate=True).decode("ascii")
+    except (KeyError, ValueError) as error:
+        raise Unavailable(f"{where}: its certificate authority is no PEM: {error}") from error
+    return Access(cluster["endpoint"], ca=ca, authorization=_Token(session, region, name, sts))
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """What AWS and its client say, as Refused and Unavailable that name the cluster."""
+    from botocore import exceptions
+
+    try:
+        yield
     except exceptions.ClientError as error:
         code = error.response.get("Error", {}).get("Code", "ClientError")
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500 or "Throttl" in code:
@@ -38,13 +57,10 @@ def access(region: str, name: str, *, session: Any = None) -> Access:
         raise Refused("Unauthorized", f"{where}: {error}") from error
     except exceptions.BotoCoreError as error:
         raise Unavailable(f"{where}: {cut(str(error))}") from error
-    if not cluster.get("endpoint"):
-        raise Unavailable(f"{where} is {cluster.get('status', 'unknown')} and has no endpoint yet")
-    try:
-        ca = base64.b64decode(cluster["certificateAuthority"]["data"], validate=True).decode("ascii")
-    except (KeyError, ValueError) as error:
-        raise Unavailable(f"{where}: its certificate authority is no PEM: {error}") from error
-    return Access(cluster["endpoint"], ca=ca, authorization=_Token(session, region, name, sts))
+    except Refused as refused:
+        raise Refused(refused.reason, f"{where}: {refused}") from refused
+    except Unavailable as unavailable:
+        raise Unavailable(f"{where}: {unavailable}") from unavailable
 
 
 class _Token:
@@ -58,7 +74,8 @@ class _Token:
     def __call__(self) -> str:
         with self._lock:
             if time.monotonic() >= self._until:
-                self._header = f"Bearer k8s-aws-v1.{self._signed()}"
+                with _translated(f"EKS cluster {self._cluster} in {self._region}"):
+                    self._header = f"Bearer k8s-aws-v1.{self._signed()}"
                 self._until = time.monotonic() + TOKEN_SECONDS
             return self._header
 
@@ -68,7 +85,7 @@ class _Token:
 
         credentials = self._session.get_credentials()
         if credentials is None:
-            raise Refused("Unauthorized", f"EKS cluster {self._cluster}: no AWS credentials found")
+            raise Refused("Unauthorized", "no AWS credentials found")
         signer = RequestSigner(ServiceId("STS"), self._region, "sts", "v4", credentials, self._session.events)
         request = {
             "method": "GET",

@@ -30,13 +30,16 @@ BUSY = frozenset(["ResourceInUseException"])
 LATER = frozenset(["ThrottlingException", "TooManyRequestsException", "ServerException", "ServiceUnavailableException", "InternalFailure"])
 
 
-def client_for(region: str) -> Any:
-    """A boto3 client for EKS, whose calls end within half a minute; credentials are found as boto3 finds them."""
-    import boto3
+def client_for(region: str, role: str | None = None) -> Any:
+    """A boto3 client for EKS, whose calls end within half a minute. Credentials: a role for the function's Google identity, or as boto3
+    finds them.
+    """
     from botocore.config import Config
 
+    from shared.adapters.aws import session
+
     bounded = Config(connect_timeout=5, read_timeout=10, retries={"max_attempts": 2, "mode": "standard"})
-    return boto3.client("eks", region_name=region, config=bounded)
+    return session(region, role).client("eks", region_name=region, config=bounded)
 
 
 class EksVersions:

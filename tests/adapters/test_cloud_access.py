@@ -14,12 +14,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from google.auth import exceptions
 from moto import mock_aws
 
 from shared.adapters import eks, gke
+from shared.adapters.aws import session as aws_session
 from shared.ports import Refused, Unavailable
 from tests.adapters.test_apiserver import Scripted, says
+from tests.api.identities import id_token
 
 CA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 CA_DATA = base64.b64encode(CA.encode()).decode()
@@ -56,6 +59,57 @@ def test_gke_without_an_ip_endpoint_is_reached_by_its_dns_endpoint() -> None:
     with Scripted(says(200, cluster)).running() as server:
         access = gke.access("p", "l", "c", credentials=Credentials(), service=server.url)
     assert (access.server, access.ca) == ("https://gke-1.europe-west1.gke.goog", "")
+
+
+IPS = {"enabled": True, "enablePublicEndpoint": True, "publicEndpoint": "34.1.2.3", "privateEndpoint": "10.0.0.2"}
+DNS = {"endpoint": "gke-1.europe-west1.gke.goog", "allowExternalTraffic": True}
+
+
+def a_gke_cluster(endpoint: str = "34.1.2.3", **endpoints: Any) -> dict[str, Any]:
+    return {"endpoint": endpoint, "masterAuth": {"clusterCaCertificate": CA_DATA}, **endpoints}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "endpoint", "server", "ca"),
+    [
+        ({"ipEndpointsConfig": IPS, "dnsEndpointConfig": DNS}, "public", "https://34.1.2.3", CA),
+        ({"ipEndpointsConfig": IPS, "dnsEndpointConfig": DNS}, "private", "https://10.0.0.2", CA),
+        ({"ipEndpointsConfig": IPS, "dnsEndpointConfig": DNS}, "dns", "https://gke-1.europe-west1.gke.goog", ""),
+        ({"ipEndpointsConfig": {"enabled": False}, "dnsEndpointConfig": DNS}, "dns", "https://gke-1.europe-west1.gke.goog", ""),
+    ],
+)
+def test_gke_is_reached_by_the_endpoint_that_the_document_names(cluster: Any, endpoint: str, server: str, ca: str) -> None:
+    with Scripted(says(200, a_gke_cluster(controlPlaneEndpointsConfig=cluster))).running() as google:
+        access = gke.access("p", "l", "c", endpoint, credentials=Credentials(), service=google.url)
+    assert (access.server, access.ca) == (server, ca)
+
+
+def test_gke_clusters_that_only_know_private_cluster_config_have_both_endpoints() -> None:
+    private = {"privateEndpoint": "10.0.0.2", "publicEndpoint": "34.1.2.3"}
+    with Scripted(says(200, a_gke_cluster(privateClusterConfig=private))).running() as google:
+        found = {
+            endpoint: gke.access("p", "l", "c", endpoint, credentials=Credentials(), service=google.url).server
+            for endpoint in ("public", "private")
+        }
+    assert found == {"public": "https://34.1.2.3", "private": "https://10.0.0.2"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "endpoint", "message"),
+    [
+        ({"controlPlaneEndpointsConfig": {"ipEndpointsConfig": {**IPS, "enablePublicEndpoint": False}}}, "public", "endpoint: private"),
+        ({"privateClusterConfig": {"enablePrivateEndpoint": True, "privateEndpoint": "10.0.0.2"}}, "public", "endpoint: private"),
+        ({}, "private", "endpoint: dns"),
+        ({"controlPlaneEndpointsConfig": {"dnsEndpointConfig": {**DNS, "allowExternalTraffic": False}}}, "dns", "--enable-dns-access"),
+    ],
+)
+def test_an_endpoint_that_a_gke_cluster_does_not_have_is_refused_with_what_to_do(cluster: Any, endpoint: str, message: str) -> None:
+    with (
+        Scripted(says(200, a_gke_cluster(**cluster))).running() as google,
+        pytest.raises(Refused, match=f"GKE cluster p/l/c has no {endpoint} endpoint: .*{message}") as refused,
+    ):
+        gke.access("p", "l", "c", endpoint, credentials=Credentials(), service=google.url)
+    assert refused.value.reason == "NoSuchEndpoint"
 
 
 def test_gke_refusals_name_the_cluster_and_say_what_google_said() -> None:
@@ -156,6 +210,73 @@ def test_eks_gives_endpoint_ca_and_a_presigned_identity_for_this_cluster(aws: An
     monkeypatch.setattr("shared.adapters.eks.time.monotonic", lambda: later)
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda *_: datetime(2030, 1, 1, tzinfo=UTC))
     assert access.authorization() != header
+
+
+ROLE = "arn:aws:iam::123456789012:role/hullmark"
+
+
+def test_a_role_for_eks_is_assumed_with_googles_word_for_who_we_are(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    asked: list[str] = []
+    session = aws_session("eu-west-1", ROLE, lambda: asked.append("a token") or "of.google.signed")  # type: ignore[func-returns-value]
+    assert asked == [], "nobody is asked before a call needs it"
+    assert session.client("eks").describe_cluster(name="c")["cluster"]["name"] == "c"
+    identity = session.client("sts").get_caller_identity()["Arn"]
+    assert identity == "arn:aws:sts::123456789012:assumed-role/hullmark/hullmark"
+    assert asked == ["a token"], "and once for an hour"
+    credentials = session.get_credentials().get_frozen_credentials()
+    assert credentials.token, "temporary: it ends"
+
+
+def test_the_token_for_eks_is_of_the_assumed_role(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = aws_session("eu-west-1", ROLE, lambda: "of.google.signed")
+    token = eks._Token(session, "eu-west-1", "c", "https://sts.eu-west-1.amazonaws.com")()
+    url = base64.urlsafe_b64decode(token.partition(".")[2] + "==").decode()
+    assert parse_qs(urlsplit(url).query)["X-Amz-Security-Token"] == [session.get_credentials().get_frozen_credentials().token]
+
+
+IDENTITY = """\
+from shared.adapters import aws
+print(aws.google_identity())
+"""
+
+
+def test_the_metadata_server_says_who_the_function_is(tmp_path: Path) -> None:
+    signed = id_token(sub="1234", aud="sts.amazonaws.com", exp=2_000_000_000).removeprefix("Bearer ")
+
+    def metadata(handler: Any) -> None:
+        if "/identity" in handler.path:
+            return says(200, signed.encode(), Metadata_Flavor="Google", Content_Type="text/html")(handler)
+        return says(200, {"email": "a@p.iam.gserviceaccount.com"}, Metadata_Flavor="Google", Content_Type="application/json")(handler)
+
+    with Scripted(metadata).running() as google:
+        host = google.url.removeprefix("http://")
+        environment = {"GCE_METADATA_HOST": host, "GCE_METADATA_IP": host, "CLOUDSDK_CONFIG": str(tmp_path), "HOME": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", IDENTITY], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"{signed}\n"
+    audiences = {parse_qs(urlsplit(path).query)["audience"][0] for _, path, *_ in google.requests if "/identity" in path}
+    assert audiences == {"sts.amazonaws.com"}
+
+
+def test_a_role_without_a_google_identity_is_refused_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nobody(*_: Any) -> str:
+        raise exceptions.DefaultCredentialsError("no credentials")  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr("google.oauth2.id_token.fetch_id_token", nobody)
+    with pytest.raises(Refused, match=r"EKS cluster c in eu-west-1: no Google identity to assume an AWS role with: .*leave roleArn out"):
+        eks.access("eu-west-1", "c", ROLE)
+
+
+def test_a_role_that_does_not_trust_us_is_refused_in_awss_words(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = {"Error": {"Code": "AccessDenied", "Message": "Not authorized to perform sts:AssumeRoleWithWebIdentity"}}
+
+    def denied() -> str:
+        raise ClientError(refusal, "AssumeRoleWithWebIdentity")
+
+    with pytest.raises(Refused, match=r"EKS cluster c in eu-west-1: .*Not authorized to perform sts") as refused:
+        eks.access("eu-west-1", "c", ROLE, session=aws_session("eu-west-1", ROLE, denied))
+    assert refused.value.reason == "AccessDenied"
 
 
 def test_an_unknown_eks_cluster_is_refused_by_name(aws: Any) -> None:

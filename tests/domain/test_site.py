@@ -98,6 +98,8 @@ def messages(*documents: dict[str, Any]) -> list[str]:
          [(7, f"spec.access.gke.{field}", "Invalid") for field in ("project", "location", "name")]),
         ("Cluster", "spec:\n  access:\n    eks: {region: evil.example/#, name: a/b}\n",
          [(7, "spec.access.eks.region", "Invalid"), (7, "spec.access.eks.name", "Invalid")]),
+        ("Cluster", "spec:\n  access: {gke: {project: fleet, location: europe-west4, name: a, endpoint: proxy}}\n", [(6, "spec.access.gke.endpoint", "NotSupported")]),
+        ("Cluster", "spec:\n  access: {eks: {region: eu-central-1, name: a, roleArn: admin}}\n", [(6, "spec.access.eks.roleArn", "Invalid")]),
         ("Cluster", "spec:\n  access: {simulated: {name: a}}\n  provider: aks\n", [(7, "spec.provider", "NotSupported")]),
         ("Cluster", "spec:\n  access: {kubeconfig: {}}\n  provider: eks\n", [(7, "spec.provider", "Invalid")]),
         ("Cluster", "spec:\n  access: {eks: {region: eu-central-1, name: a}}\n  provider: gke\n", [(7, "spec.provider", "Invalid")]),
@@ -127,6 +129,8 @@ def test_hullmarks_kinds_are_strict_to_the_line(kind: str, rest: str, expected: 
         hullmark("Cluster", "c", {"access": {"kubeconfig": {"name": "p", "context": "c"}}, "provider": "gardener", "cloudProfile": "p", "maintenance":
                  {"timeWindow": {"begin": "220000+0100", "end": "230000+0100"}, "timeZone": "Europe/Berlin", "autoUpdate": {"kubernetesVersion": True, "machineImageVersion": False}}}),
         hullmark("Cluster", "c", {"access": {"eks": {"region": "eu-central-1", "name": "n"}}, "provider": "eks"}),
+        hullmark("Cluster", "c", {"access": {"eks": {"region": "eu-central-1", "name": "n", "roleArn": "arn:aws:iam::123456789012:role/hullmark"}}}),
+        hullmark("Cluster", "c", {"access": {"gke": {"project": "fleet", "location": "europe-west4", "name": "n", "endpoint": "dns"}}}),
         hullmark("Cluster", "c", {"access": {"inCluster": {}}}),
         hullmark("Cluster", "c", {"access": {"simulated": {"name": "halden"}}}),
         hullmark("Cluster", "c", {"access": {"kubeconfig": {}}}) | {"metadata": {"name": "eu.c", "labels": {"tier": "canary"}}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import yaml
 
 from local import steps
 from local.steps import ROOT
+from shared.adapters.aws import AUDIENCE
 from shared.messages import Message, RelabelRequest
 from tests.terraform.checks import CHECKS, Check
 from tests.terraform.logs import matches
@@ -208,6 +210,19 @@ def test_where_several_clusters_are_declared_each_is_swept_by_name(terraform: Te
         "drift-sweep-east": ("drift_sweep", "east"),
         "drift-sweep-west": ("drift_sweep", "west"),
     }
+
+
+def test_the_role_for_eks_trusts_the_functions_that_reach_clusters_and_nobody_else(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    deployment = terraform.plan(root, usual(root))
+    (statement,) = json.loads(deployment.outputs["eks_trust_policy"])["Statement"]
+    reach = {name for name, step in steps.load().steps.items() if step.cluster != "none" or "version-updates" in step.topics}
+    ids = {deployment.all("service_account", "steps")[name]["unique_id"] for name in reach}
+    assert statement["Principal"] == {"Federated": "accounts.google.com"}
+    trusted = statement["Condition"]["StringEquals"]
+    assert set(trusted["accounts.google.com:sub"]) == set(trusted["accounts.google.com:aud"]) == ids
+    assert len(ids) == len(reach), "each account has an id of its own"
+    assert trusted["accounts.google.com:oaud"] == AUDIENCE
 
 
 def test_the_clusters_rights_name_the_accounts_that_need_them(deployment: Planned) -> None:

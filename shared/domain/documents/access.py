@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -51,6 +51,14 @@ GkeName = Annotated[str, _matching(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "must be 
 Region = Annotated[str, _matching(r"[a-z]{2,}(-[a-z]+)+-[0-9]+", "must be an AWS region such as eu-central-1")]
 EKS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 """What EKS calls clusters and node groups."""
+RoleArn = Annotated[
+    str,
+    _matching(
+        r"arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,512}",
+        "must be the ARN of an IAM role: arn:aws:iam::123456789012:role/NAME",
+    ),
+]
+Endpoint: TypeAlias = Literal["public", "private", "dns"]
 EksName = Annotated[str, _matching(EKS_NAME.pattern, "must be an EKS cluster's name: letters, digits, - and _")]
 
 
@@ -66,18 +74,20 @@ class InCluster(StrictModel):
 
 
 class Gke(StrictModel):
-    """A GKE cluster."""
+    """A GKE cluster. `endpoint`: which of its addresses; without it the one that the cluster gives, by IP before by DNS."""
 
     project: Project
     location: Location
     name: GkeName
+    endpoint: Endpoint | None = None
 
 
 class Eks(StrictModel):
-    """An EKS cluster."""
+    """An EKS cluster. `role_arn`: the role that the function's Google identity assumes; without it AWS credentials are needed."""
 
     region: Region
     name: EksName
+    role_arn: RoleArn | None = None
 
 
 class Simulated(StrictModel):

@@ -34,6 +34,9 @@ CLUSTERS = Group(
         "KubeconfigMissing": Reason("there is no kubeconfig file", "set `KUBECONFIG`, or mount one"),
         "KubeconfigInvalid": Reason("the kubeconfig can't be used as it is", "correct what the message names"),
         "NotInCluster": Reason("in-cluster access is configured, but this does not run in a pod", "run it in a pod, or name a kubeconfig"),
+        "NoSuchEndpoint": Reason(
+            "the GKE cluster does not have the endpoint that its document names", "open it as the message says, or name another one"
+        ),
         "UpdateRunning": Reason("the provider is busy with an earlier change of this cluster", "wait for the next check"),
         "RecordUnreadable": Reason(
             "an object in the store is damaged; the message has its key",

@@ -38,6 +38,11 @@ output "rbac_users" {
   value       = module.hullmark.rbac_users
 }
 
+output "eks_trust_policy" {
+  description = "Trust policy of the role that access.eks.roleArn names."
+  value       = module.hullmark.eks_trust_policy
+}
+
 output "service_accounts" {
   description = "Account of each function."
   value       = module.hullmark.service_accounts

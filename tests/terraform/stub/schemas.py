@@ -7,6 +7,7 @@ Only what is listed here exists for the stub: a misspelt argument fails `terrafo
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 Fields = dict[str, Any]
@@ -288,7 +289,13 @@ def computed(kind: str, values: Fields) -> Fields:
         case "google_service_account":
             email = f"{values['account_id']}@{project}.iam.gserviceaccount.com"
             path = f"projects/{project}/serviceAccounts/{email}"
-            return {"id": path, "name": path, "email": email, "member": f"serviceAccount:{email}", "unique_id": "1" * 21}
+            return {
+                "id": path,
+                "name": path,
+                "email": email,
+                "member": f"serviceAccount:{email}",
+                "unique_id": f"1{zlib.crc32(email.encode()):020}",
+            }
         case "google_pubsub_topic":
             return {"id": f"projects/{project}/topics/{name}"}
         case "google_pubsub_subscription":
