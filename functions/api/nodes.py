@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
 from flask import Response
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
@@ -14,9 +16,11 @@ from functions.api.identity import who
 from shared import wiring
 from shared.domain.keys import SUBDOMAIN
 from shared.domain.labels.node_states import NodesRequest, NodeStates
+from shared.domain.labels.planning import NOT_ADOPTED
 from shared.domain.labels.policies import DeclaredLabels, declare, diff
 from shared.domain.labels.requested import asked_for, back_again, refusals
 from shared.domain.outcomes import Changes
+from shared.ledger.declared import Declared
 from shared.ledger.revisions import Revision
 from shared.ports import Cluster, Conflict, Node, NodeGone, Refused, Stale
 from shared.work.nodes import node_states
@@ -54,6 +58,7 @@ class PutQuery(NodeQuery):
     """Which cluster, and what to do where others hold a key with another value."""
 
     force: bool = Field(default=True, description="Take over keys of other owners; false: answer 409 with the owners.")
+    adopt: bool = Field(default=False, description="Remove labels under our field manager too that no release of this store declared.")
 
 
 class Pair(BaseModel):
@@ -109,6 +114,7 @@ class _At:
         self.cluster: Cluster = world.cluster(self.cluster_name, in_force.committed)
         self.mark = in_force.mark(self.cluster_name, name)
         self.revision: Revision | None = in_force.revision_for(self.cluster_name, name)
+        self.record = Declared(self.cluster_name, in_force.state(self.cluster_name), world.releases, world.revisions)
         self.name = name
         self.node = self.read()
 
@@ -132,6 +138,11 @@ class _At:
         differ = bool(following.set or following.remove)
         return AsDeclared(revision=self.revision.number, differ=differ, labels=labels, next_relabel=following)
 
+    def kept(self, wanted: Container[str]) -> dict[str, str]:
+        """What we hold beside the wanted keys and this store never declared: another Hullmark's, perhaps."""
+        strange = self.record.never(self.name, (key for key in self.owned if key in self.node.labels and key not in wanted))
+        return {key: self.node.labels[key] for key in sorted(strange)}
+
     @property
     def owned(self) -> list[str]:
         """Keys that we hold by Apply."""
@@ -152,7 +163,8 @@ def show_labels(path: NodePath, query: NodeQuery) -> Response:
     """Show a node's labels, their owners, and what the documents declare."""
     at = _At(path.node, query.cluster, wiring.world())
     owners = {key: list(managers) for key, managers in sorted(at.node.owners.items())}
-    carried = {key: at.node.labels[key] for key in at.owned if key in at.node.labels}
+    kept = at.kept(())
+    carried = {key: at.node.labels[key] for key in at.owned if key in at.node.labels and key not in kept}
     body = NodeBody(
         node=path.node,
         cluster=at.cluster_name,
@@ -169,8 +181,8 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     """Replace the labels that Hullmark owns on the node, at once, until the next relabel restores the documents' labels.
 
     They are recorded as the node's release, then written: events and sweeps keep them. Where the cluster refuses them, the record is taken
-    back; where it does not answer, the next sweep writes them. Labels of other owners stay unless named here. A node that already matches
-    is not written.
+    back; where it does not answer, the next sweep writes them. Labels of other owners stay unless named here, and so do those under our
+    field manager that this store never declared, unless `adopt` says otherwise. A node that already matches is not written.
     """
     world = wiring.world()
     labels, problems = asked_for(body.model_dump())
@@ -178,16 +190,17 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
     problems += refusals(labels, at.revision.policies.allow_protected if at.revision else ())
     if problems:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=problem, reason="InvalidLabel") for problem in problems])
-    difference = diff(DeclaredLabels(labels, {}), at.node, owner=at.cluster.owner)
+    kept = {} if query.adopt else at.kept(labels)
+    difference = diff(DeclaredLabels({**kept, **labels}, {}), at.node, owner=at.cluster.owner)
     override = _record(at, labels, world)
     try:
-        after = _apply(at, labels, force=query.force) if difference.write else at.node
+        after = _apply(at, {**kept, **labels}, force=query.force) if difference.write else at.node
     except ApiError as refused:
         if override and refused.status < 500:
             world.releases.drop_override(at.cluster_name, path.node, override, who(), world.clock())
         raise
     declared = at.declared(labels)
-    said = success(_difference(declared), "Update node labels", 200, _warned(declared))
+    said = success(_difference(declared), "Update node labels", 200, [*_warned(declared), *_not_adopted(kept)])
     changes = Changes(set=dict(difference.set), remove=list(difference.remove))
     answer = NodeLabelsBody(
         **dict(said), node=path.node, cluster=at.cluster_name, changes=changes, labels=dict(after.labels), documents=declared
@@ -231,3 +244,12 @@ def _difference(declared: AsDeclared) -> str:
 
 def _warned(declared: AsDeclared) -> list[Said]:
     return [Said(message=_difference(declared), error=False, level="Warning", reason="DiffersFromDocuments")] if declared.differ else []
+
+
+def _not_adopted(kept: Mapping[str, str]) -> list[Said]:
+    """Why the node keeps labels that were not asked for."""
+    if not kept:
+        return []
+    keys = ", ".join(f"{key}={value}" for key, value in kept.items())
+    why = f"{keys}: under our field manager, and no release of this store declared it: left alone; `?adopt=true` removes it"
+    return [Said(message=why, error=False, level="Warning", reason=NOT_ADOPTED)]

@@ -169,7 +169,7 @@ class RevisionList(BaseModel):
 
 
 def _about(about: Committed, tags: list[str], trouble: str = "") -> dict[str, Any]:
-    return about.model_dump(mode="json", exclude={"objects", "bounds", "seen"}) | {"tags": tags, "trouble": trouble}
+    return about.model_dump(mode="json", exclude={"objects", "bounds", "seen", "label_keys"}) | {"tags": tags, "trouble": trouble}
 
 
 def _tagged(about: Committed, revisions: Revisions) -> dict[str, Any]:

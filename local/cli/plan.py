@@ -29,6 +29,7 @@ from shared.world import Settings
 @click.option("--target", metavar="N1,N2", help="Only these nodes, comma-separated.")
 @click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this filter selects (docs/labels.md).")
 @click.option("--released", is_flag=True, help="Drift alone: each node against what is released to it, not the newest revision.")
+@click.option("--adopt", is_flag=True, help="Plan what `hullmark relabel --adopt` would do.")
 @click.option("--summary", is_flag=True, help="How many nodes each key changes on, in place of the nodes.")
 @click.option("--out", metavar="FILE", help="Save the plan for `hullmark relabel --plan FILE`.")
 @output_option
@@ -40,6 +41,7 @@ def plan(
     target: str | None,
     filter_file: str | None,
     released: bool,
+    adopt: bool,
     summary: bool,
     out: str | None,
     form: str,
@@ -50,7 +52,7 @@ def plan(
     """
     if released and (files or nodes_file or server_version):
         raise Failure("Usage", "--released compares clusters with what is released to them: leave -f, --nodes and --server-version out")
-    asked = _asked(target, filter_file, cluster, server_version, released)
+    asked = _asked(target, filter_file, cluster, server_version, released, adopt)
     listed = _listed(nodes_file) if nodes_file else None
     planned = _planned(asked, files, listed)
     answer = planned.model_dump(mode="json")
@@ -69,7 +71,9 @@ def plan(
     return BLOCKED if planned.failing else 0
 
 
-def _asked(target: str | None, filter_file: str | None, cluster: str | None, server_version: str | None, released: bool) -> PlanRequest:
+def _asked(
+    target: str | None, filter_file: str | None, cluster: str | None, server_version: str | None, released: bool, adopt: bool
+) -> PlanRequest:
     """Which nodes the options mean. Raises Failure."""
     if target is not None and filter_file:
         raise Failure("Usage", "give --target or --filter, not both")
@@ -77,8 +81,8 @@ def _asked(target: str | None, filter_file: str | None, cluster: str | None, ser
         raise Failure("UnknownNode", "--target names no nodes")
     node_filter = read_filter(filter_file) if filter_file else None
     everything = target is None and node_filter is None
-    which = {"target_nodes": target, "node_filter": node_filter, "all": everything}
-    return PlanRequest.model_validate({**which, "cluster": cluster, "server_version": server_version, "released": released})
+    which = {"target_nodes": target, "node_filter": node_filter, "all": everything, "cluster": cluster}
+    return PlanRequest.model_validate({**which, "server_version": server_version, "released": released, "adopt": adopt})
 
 
 def _listed(file: str) -> ListedNodes:

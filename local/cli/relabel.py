@@ -41,6 +41,7 @@ EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped":
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--plan", "plan_file", metavar="FILE", help="Apply this plan of `hullmark plan --out`; exit 5 if it is out of date.")
 @accept_options
+@click.option("--adopt", is_flag=True, help="Remove labels under our field manager too that no release of this store declared.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the result. The embedded cloud always does.")
 @output_option
 def relabel(
@@ -52,6 +53,7 @@ def relabel(
     all_clusters: bool,
     dry_run: bool,
     plan_file: str | None,
+    adopt: bool,
     wait: bool,
     form: str,
     **accepting: int | None,
@@ -62,12 +64,12 @@ def relabel(
         if filter_file or everything:
             raise Failure("Usage", "--plan says which nodes: leave --filter and --all out")
         cluster = _cluster_of_plan(plan_file, cluster, cluster_labels, all_clusters)
-        if (request := bound_request(plan_file, nodes, cluster, dry_run, Accepting(**accepting))) is None:
+        if (request := bound_request(plan_file, nodes, cluster, dry_run, Accepting(**accepting), adopt=adopt)) is None:
             emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
             return 0
     else:
         where = clusters_asked(cluster, cluster_labels, all_clusters)
-        request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting))
+        request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting), adopt=adopt)
     ledger = service().ledger
     with if_interrupted(
         "`hullmark actions list` shows whether the action was recorded; if so it continues; follow it with `actions watch`"
@@ -77,7 +79,14 @@ def relabel(
 
 
 def build_request(
-    nodes: tuple[str, ...], filter_file: str | None, everything: bool, where: Mapping[str, Any], dry_run: bool, accept: Accepting
+    nodes: tuple[str, ...],
+    filter_file: str | None,
+    everything: bool,
+    where: Mapping[str, Any],
+    dry_run: bool,
+    accept: Accepting,
+    *,
+    adopt: bool = False,
 ) -> RelabelRequest:
     """The message that the arguments mean; `where`: its cluster or clusters. Raises Failure where they mean none, or several."""
     if bool(nodes) + bool(filter_file) + everything != 1:
@@ -94,6 +103,7 @@ def build_request(
         node_filter=read_filter(filter_file) if filter_file else None,
         requested_by=who(),
         dry_run=dry_run,
+        adopt=adopt,
         **where,
         **accept.accepting(),
     )
@@ -104,7 +114,9 @@ def _named(nodes: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.strip() for given in nodes for name in given.split(",") if name.strip()))
 
 
-def bound_request(file: str, nodes: tuple[str, ...], cluster: str | None, dry_run: bool, accept: Accepting) -> RelabelRequest | None:
+def bound_request(
+    file: str, nodes: tuple[str, ...], cluster: str | None, dry_run: bool, accept: Accepting, *, adopt: bool = False
+) -> RelabelRequest | None:
     """The message that a plan's file means, or some of its nodes; None where it has no changes. Raises Failure for what is not in it."""
     plan, names = _kept_plan(file), _named(nodes)
     if beyond := sorted(set(names) - plan.nodes.keys()):
@@ -117,6 +129,7 @@ def bound_request(file: str, nodes: tuple[str, ...], cluster: str | None, dry_ru
         "action": str(ULID()),
         "requested_by": who(),
         "dry_run": dry_run,
+        "adopt": adopt,
         "plan": plan.bound(names or plan.nodes),
         **accept.accepting(),
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from ulid import ULID
 
 from shared.domain.clusters import NAMED_IN_WORDS, ClusterMatch, in_words
@@ -57,6 +57,8 @@ class Ask(Accepting, Selection):
     """Several clusters, each of which gets an action of its own; in place of `cluster`."""
     requested_by: str
     dry_run: bool = False
+    adopt: bool = Field(default=False, exclude_if=lambda adopt: not adopt)
+    """Whether labels under our field manager that this store never declared are removed too."""
     retry_of: str | None = None
     plan: BoundPlan | None = None
     """What it may change and nothing else: a plan that somebody has seen."""

@@ -18,7 +18,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 from zlib import crc32
@@ -82,6 +82,8 @@ class Began(Record):
     """`upgrades/releases`: the revision that counted as everybody's release when releases began to be kept; None in a new store."""
 
     base: int | None = None
+    newest: int = 0
+    """The newest revision of then: it, and each one before it, may have been applied to any node."""
 
 
 class Released:
@@ -115,7 +117,11 @@ class Released:
 
     def mark(self, node: str) -> Mark:
         """A node's release. Raises RecordUnreadable."""
-        return self._state.mark_of(self._names_near(node).get(node))
+        return self._state.mark_of(self.entry(node))
+
+    def entry(self, node: str) -> Entry | None:
+        """What one node has of its own. Raises RecordUnreadable."""
+        return self._names_near(node).get(node)
 
     def names(self) -> Names:
         """What single nodes have of their own. Raises RecordUnreadable."""
@@ -258,6 +264,11 @@ class Releases:
     def _tagged(self) -> int | None:
         return max((number for tag in SITE_TAGS for number in self._revisions.tagged(tag)), default=None)
 
+    def newest_before(self) -> int:
+        """The newest revision that may be on nodes though no release says so: from before releases were kept."""
+        began = read_record(self._store, BEGAN, Began)
+        return began.newest if began and began.newest else self._revisions.newest()
+
     def override_of(self, mark: Mark) -> Override:
         """The override that a mark names. Raises RecordUnreadable."""
         key = f"overrides/{mark.override}.json"
@@ -265,6 +276,14 @@ class Releases:
         if found is None:
             raise RecordUnreadable(key, "it is missing")
         return found
+
+    def overrides(self, cluster: str, released: Released, acts: int) -> Iterator[Override]:
+        """The overrides that the newest so many acts brought, as far as they can be read."""
+        for k in range(released.k, max(0, released.k - acts), -1):
+            with contextlib.suppress(RecordUnreadable):
+                cause = self._read(cluster, k).about.cause
+                if cause.kind == "override":
+                    yield self.override_of(Mark(override=cause.action))
 
     def find(self, cluster: str, action: str, since: int) -> Act | None:
         """An action's release, among the acts after `since`; None where it has released nothing. Raises RecordUnreadable."""
@@ -345,7 +364,7 @@ class Releases:
         """The newest state; in a store from before releases, what counts as released is written down first."""
         head = self.head(cluster)
         if head.k == 0:
-            self._store.create(BEGAN, Began(base=head.base or None).to_bytes())
+            self._store.create(BEGAN, Began(base=head.base or None, newest=self._revisions.newest()).to_bytes())
             if before := self._before().base:
                 self._append(cluster, 1, State(base=before, at=at), head)
                 head = self.head(cluster)

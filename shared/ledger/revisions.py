@@ -49,6 +49,8 @@ ASKED_FIRST = 4
 """Revisions that are asked for a tag one by one before the tag's are listed."""
 NODES_PER_SHARD = 500
 """A part of an action spans one or two shards. A node with 60 labels takes about 2 kB, so a shard about 1 MB."""
+KEYS_LISTED = 1000
+"""Keys of a design that its revision lists, for who asks what it ever declared."""
 COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """What names a collection: one step of a path in the store, and of a URL."""
 TAG = COLLECTION
@@ -125,6 +127,8 @@ class Committed(Record):
     """Where the documents come from: a git commit, a URL."""
     impact: RevisionImpact | None = None
     """What it would have done to the clusters' nodes when it was committed; None where nobody looked."""
+    label_keys: list[str] | None = None
+    """Every key that its design gives to some node; None where they are more than KEYS_LISTED, or an earlier release made the revision."""
     seen: dict[str, str] = Field(default_factory=dict)
     """By collection, the last staged object that this revision or one before it took. What was staged later is not committed yet."""
 
@@ -190,13 +194,21 @@ class Revision:
 
     def node(self, name: str) -> DesignNode | None:
         """One node of the design, from its shard."""
-        number = bisect.bisect_right(self.about.bounds, name) - 1
+        number = self.shard_of(name)
         return self._shard(number).get(name) if number >= 0 else None
 
     def nodes(self) -> Iterator[DesignNode]:
         """Every node of the design in order of names, one shard in memory at a time."""
         for number in range(len(self.about.bounds)):
             yield from self._read_shard(number).values()
+
+    def shard_of(self, name: str) -> int:
+        """The number of the shard that has the node, if the design names it; below 0 where none could."""
+        return bisect.bisect_right(self.about.bounds, name) - 1
+
+    def shard(self, number: int) -> dict[str, DesignNode]:
+        """The nodes of one shard, by name. They are not kept."""
+        return self._read_shard(number)
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Those names that the design does not name."""
@@ -464,6 +476,7 @@ class Revisions:
                 name: Collection(staged=key, digest=staged.digest, files=[file for file, _ in staged.files])
                 for name, (key, staged) in collections.items()
             },
+            label_keys=_keys_of(site.nodes.values()),
             documents=site.document_count,
             nodes=len(names),
             bounds=[shard[0] for shard in shards],
@@ -597,6 +610,11 @@ def _same_names(collection: str, sources: Iterable[Source]) -> list[Problem]:
     )
     names = Counter(source.file for source in sources)
     return [Problem(name, 0, "", "", "Duplicate", said) for name, count in sorted(names.items()) if count > 1]
+
+
+def _keys_of(nodes: Iterable[DesignNode]) -> list[str] | None:
+    keys = set[str]().union(*{id(node.labels): node.labels for node in nodes}.values())  # nodes that are labelled alike share one mapping
+    return sorted(keys) if len(keys) <= KEYS_LISTED else None
 
 
 def _unknown_commit(number: int) -> Committed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ from shared.ledger.acceptances import Accepted
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision, UnknownRevision
 from shared.ports import ClusterError, StoreError
-from shared.work.planning import Counted, Declarations, Ground, Observed, decisions
+from shared.work.planning import Counted, Declarations, Ground, Observed, decisions, record_of
 from shared.world import World
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ def _impact(name: str, declared: Declarations, in_force: InForce, world: World) 
         overrides = sum(bool(entry.override) for entry in in_force.state(name).names().values())
         cluster, unseen = _observed(name, declared, in_force, world)
         counted, tally = Counted(cluster), Tally(name)
-        for node, decided in decisions(EVERY_NODE, Ground.of(name, counted, declared)):
+        for node, decided in decisions(EVERY_NODE, replace(Ground.of(name, counted, declared), record=record_of(name, in_force, world))):
             tally.add(node, decided)
     except (ClusterError, StoreError, UnknownRevision) as error:
         return Impact(cluster=name, unseen=f"cluster {name} could not be looked at: {error}")

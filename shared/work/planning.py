@@ -23,6 +23,7 @@ from shared.domain.labels.tally import Tally
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.nodes import Node, Owner
 from shared.domain.outcomes import RELEASED_SINCE, NodeTask, Outcome
+from shared.ledger.declared import Declared
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.world import World
@@ -152,6 +153,8 @@ class Ground:
     rules: Rules
     cluster: Observed
     server_version: str
+    record: Declared | None = None
+    """What this store has declared so far; None where all that we hold counts as declared: for files, and where a person adopts it."""
 
     @classmethod
     def of(cls, name: str, cluster: Observed, declared: Declarations, server_version: str | None = None) -> Ground:
@@ -171,7 +174,16 @@ class Ground:
 
     def subject(self, name: str, live: Node | None) -> Subject:
         """One node of it."""
-        return subject(name, self.declared.node(name), live, self.rules)
+        return self.of_design(name, self.declared.node(name), live)
+
+    def of_design(self, name: str, design: DesignNode | None, live: Node | None) -> Subject:
+        """One node of it, whose design is at hand. What we hold on it and this store never declared is kept."""
+        found = subject(name, design, live, self.rules)
+        held = live.applied.get(self.rules.owner.name, frozenset()) if live else frozenset[str]()
+        if self.record is None or live is None or held <= found.labels.keys():
+            return found
+        strange = self.record.never(name, (key for key in held if key in live.labels and key not in found.labels))
+        return replace(found, kept={key: live.labels[key] for key in strange}) if strange else found
 
 
 class Nothing:
@@ -194,10 +206,18 @@ class ByRelease:
     """Each node is planned by what is released to it; with `asked`, by that revision where it is not older than the node's."""
 
     def __init__(
-        self, name: str, world: World, in_force: InForce, *, asked: int = 0, asks_version: bool = False, seen: Observed | None = None
+        self,
+        name: str,
+        world: World,
+        in_force: InForce,
+        *,
+        asked: int = 0,
+        asks_version: bool = False,
+        seen: Observed | None = None,
+        adopt: bool = False,
     ) -> None:
         """`asks_version`: ask for the cluster's version, in place of the one that is known since some minutes. `seen`: the cluster's nodes,
-        where somebody else looks at them too.
+        where somebody else looks at them too. `adopt`: all that we hold counts as declared by this store.
         """
         cluster = world.cluster(name, in_force.committed)
         self.released = in_force.state(name)
@@ -205,6 +225,7 @@ class ByRelease:
         self._name, self._world, self._asked = name, world, asked
         self._version = functools.cache(cluster.server_version if asks_version else lambda: world.server_version(name, cluster))
         self._grounds: dict[Mark, Ground | RecordUnreadable] = {}
+        self._record = record_of(name, in_force, world, adopt=adopt)
 
     @property
     def revision(self) -> int:
@@ -239,13 +260,18 @@ class ByRelease:
 
     def _made(self, mark: Mark) -> Ground:
         declared = self._world.revisions.get(mark.revision) if mark.revision else Nothing()
-        ground = Ground.of(self._name, self.cluster, declared, self._version())
+        ground = replace(Ground.of(self._name, self.cluster, declared, self._version()), record=self._record)
         if mark.override:
             override = self._world.releases.override_of(mark)
             source = f"an override by {override.by}"
             instead = DeclaredLabels(override.labels, dict.fromkeys(override.labels, source))
             return replace(ground, rules=replace(ground.rules, override=mark.override, instead=instead))
         return ground if mark.released else replace(ground, rules=replace(ground.rules, unreleased=True))
+
+
+def record_of(cluster: str, in_force: InForce, world: World, *, adopt: bool = False) -> Declared | None:
+    """What the store has declared for a cluster's nodes so far; None where a person adopts all that we hold."""
+    return None if adopt else Declared(cluster, in_force.state(cluster), world.releases, world.revisions)
 
 
 def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | None = None) -> Planned:
@@ -255,7 +281,7 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
     `only`: the nodes that an earlier delivery sent out in parts; each gets a task again, in sync by now or not.
     """
     asked = 0 if request.name == DRIFT_SWEEP else request.revision
-    basis = ByRelease(request.cluster, world, world.releases.look(), asked=asked, asks_version=True)
+    basis = ByRelease(request.cluster, world, world.releases.look(), asked=asked, asks_version=True, adopt=request.adopt)
     planned = Planned(basis.revision, basis.released.k)
     if only is not None:
         planned.tasks = [_bound(task, request.plan) for task in tasks_for(only, basis)]
@@ -374,7 +400,7 @@ def _subject(
     try:
         ground = basis.ground(name)
         if ground is main and in_main:
-            return subject(name, in_main[0], live, main.rules), main.rules
+            return main.of_design(name, in_main[0], live), main.rules
         return ground.subject(name, live), ground.rules
     except RecordUnreadable as torn:
         return torn, main.rules

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.plans import LabelPlan, PlanRequest, Waits, label_plan
+from shared.ledger.declared import Declared
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
 from shared.ports import Cluster, Refused
 from shared.work.intake import NO_REVISION, Refusal, Rejected, refuse_unknown
-from shared.work.planning import ByRelease, Declarations, Ground, Observed, decisions
+from shared.work.planning import ByRelease, Declarations, Ground, Observed, decisions, record_of
 from shared.world import World
 
 
@@ -24,13 +26,16 @@ def plan_committed(asked: PlanRequest, world: World) -> LabelPlan:
     if revision is None:
         raise Rejected(NO_REVISION)
     name, cluster = _cluster(asked, revision, world)
-    plan = _plan_released(asked, name, in_force, revision, world) if asked.released else plan_nodes(asked, revision, cluster, name)
+    if asked.released:
+        plan = _plan_released(asked, name, in_force, revision, world)
+    else:
+        plan = plan_nodes(asked, revision, cluster, name, record_of(name, in_force, world, adopt=asked.adopt))
     return plan.model_copy(update={"waits": Waits.of(revision.number, in_force.state(name).base)})
 
 
 def _plan_released(asked: PlanRequest, name: str, in_force: InForce, committed: Revision, world: World) -> LabelPlan:
     """Plan each node by its release."""
-    basis = ByRelease(name, world, in_force, asks_version=True)
+    basis = ByRelease(name, world, in_force, asks_version=True, adopt=asked.adopt)
     refuse_unknown(asked.target_nodes or (), committed, basis.cluster, name)
     unreleased = 0
 
@@ -47,7 +52,7 @@ def _plan_released(asked: PlanRequest, name: str, in_force: InForce, committed: 
 def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> LabelPlan:
     """Plan these documents against the cluster itself. Raises what `plan_committed` raises."""
     name, cluster = _cluster(asked, declared, world)
-    return plan_nodes(asked, declared, cluster, name)
+    return plan_nodes(asked, declared, cluster, name, record_of(name, world.releases.look(), world, adopt=asked.adopt))
 
 
 def _cluster(asked: PlanRequest, declared: Declarations, world: World) -> tuple[str, Cluster]:
@@ -58,8 +63,10 @@ def _cluster(asked: PlanRequest, declared: Declarations, world: World) -> tuple[
         raise Rejected(Refusal(refused.reason, str(refused))) from refused
 
 
-def plan_nodes(asked: PlanRequest, declared: Declarations, cluster: Observed, name: str) -> LabelPlan:
-    """Plan these documents against these nodes. Raises Rejected for nodes that neither knows."""
+def plan_nodes(asked: PlanRequest, declared: Declarations, cluster: Observed, name: str, record: Declared | None = None) -> LabelPlan:
+    """Plan these documents against these nodes. `record`: what the store has declared so far. Raises Rejected for nodes that neither
+    knows.
+    """
     refuse_unknown(asked.target_nodes or (), declared, cluster, name)
-    ground = Ground.of(name, cluster, declared, asked.server_version)
+    ground = replace(Ground.of(name, cluster, declared, asked.server_version), record=record)
     return label_plan(decisions(asked, ground), revision=declared.number, cluster=name, server_version=ground.server_version)

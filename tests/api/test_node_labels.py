@@ -151,3 +151,27 @@ def test_what_the_api_server_says_comes_back_with_its_cause(
 def test_an_unknown_cluster_is_a_bad_request(fleet: FrontDoor) -> None:
     answer = put(fleet, {"a": "b"}, f"{PATH}?cluster=nowhere")
     assert (answer.status_code, reasons(answer)) == (400, ["ClusterUnknown"])
+
+
+def test_what_this_store_never_declared_stays_until_it_is_adopted(fleet: FrontDoor) -> None:
+    fleet.cluster.apply_labels("n1", fleet.node("n1").uid, {"team": "theirs"})
+    answer = put(fleet, {"rack": "r9"})
+    assert (answer.json["changes"], fleet.labels("n1")) == (
+        {"set": {"rack": "r9"}, "remove": []},
+        {"zone": "a", "rack": "r9", "team": "theirs"},
+    )
+    warned = [(said["reason"], said["level"]) for said in answer.json["details"]["messageList"]]
+    assert warned == [("DiffersFromDocuments", "Warning"), ("NotAdopted", "Warning")]
+    assert fleet.get(PATH).json["documents"]["next_relabel"] == {"set": {"rack": "r7"}, "remove": []}
+    assert put(fleet, {}).json["changes"]["remove"] == ["rack"]
+    assert put(fleet, {}, f"{PATH}?adopt=true").json["changes"]["remove"] == ["team"]
+    assert fleet.labels("n1") == {"zone": "a"}
+
+
+def test_an_action_adopts_over_http(fleet: FrontDoor) -> None:
+    fleet.relabels()
+    fleet.cluster.apply_labels("n1", fleet.node("n1").uid, {"rack": "r7", "team": "theirs"})
+    for adopt, labels in ((False, {"zone": "a", "rack": "r7", "team": "theirs"}), (True, {"zone": "a", "rack": "r7"})):
+        assert fleet.create(target_nodes=["n1"], adopt=adopt).status_code == 201
+        fleet.cloud.drain()
+        assert fleet.labels("n1") == labels

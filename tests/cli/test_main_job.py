@@ -13,6 +13,8 @@ import pytest
 from rich.console import Console
 
 from local.cli.output import grid
+from shared.adapters.simulated import Simulated
+from shared.adapters.store import open_store
 from tests.cli.conftest import Hullmark
 from tests.stories.fleet import a_policy
 
@@ -302,6 +304,23 @@ def test_a_collection_is_removed_and_a_revision_restored(committed: Hullmark, tm
     assert committed("documents", "commit", "--dry-run").code == 1
     assert committed("documents", "restore", "1", "-o", "json").json["revision"] == 3
     assert committed("documents", "show", "3").out == committed("documents", "show", "1").out
+
+
+def test_what_another_hullmark_of_our_name_set_is_left_alone_until_a_person_adopts_it(
+    committed: Hullmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed("relabel", "--all")
+    cluster = Simulated(open_store("file:.hullmark"), "default")
+    cluster.apply_labels("n1", cluster.node("n1").uid, {"rack": "r7", "team": "theirs"})  # type: ignore[union-attr]
+    planned = committed("plan", "--target", "n1", "-o", "json")
+    assert (planned.code, planned.json["blocked"]["n1"]["reason"]) == (0, "NotAdopted")
+    kept = committed("relabel", "n1")
+    assert (kept.code, "NotAdopted" in kept.out, "relabel n1 --adopt" in kept.out) == (0, True, True)
+    adopting = committed("plan", "--target", "n1", "--adopt", "--out", "p.json", "-o", "json")
+    assert (adopting.code, adopting.json["nodes"]["n1"]["remove"]) == (2, ["team"])
+    assert committed("relabel", "--plan", "p.json").code == 5, "without --adopt it would do something else"
+    done = committed("relabel", "--plan", "p.json", "--adopt", "-o", "json")
+    assert (done.code, done.json["nodes"]["n1"]["changes"]["remove"]) == (0, ["team"])
 
 
 def test_every_command_answers_with_one_yaml_document_too(committed: Hullmark) -> None:

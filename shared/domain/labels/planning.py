@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
 from shared.domain.labels.policies import DeclaredLabels, Difference, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import HULLMARK, Node, Owner
 from shared.domain.outcomes import Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
+
+NOT_ADOPTED = "NotAdopted"
+"""The reason of an outcome where a label under our field manager stays that this store never declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +37,22 @@ class Write:
     """What stands now under the keys that change; a key that the node does not have is not among them."""
     conflict: str = ""
     """Which declared keys stay as they are, because another manager holds them and a policy says `onConflict: skip`; in words."""
+    kept: str = ""
+    """Which keys stay although nothing declares them, because this store never did; in words."""
+
+    @property
+    def stays(self) -> tuple[str, str]:
+        """Why something stays as it is: a reason and the words; both empty where nothing does."""
+        words = "; ".join(filter(None, (self.conflict, self.kept)))
+        return "Conflict" if self.conflict else NOT_ADOPTED if self.kept else "", words
 
     def preview(self) -> Outcome:
         """What a dry run says of it: the outcome that the write would have, conflicts among them."""
         visible = bool(self.changes.set or self.changes.remove)
         kind: OutcomeKind = "skipped" if self.conflict and not visible else "changed"
         words = "; ".join(filter(None, ("dry run: nothing was written", self.conflict, self.task.note)))
-        return Outcome(
-            subject=self.task.name, outcome=kind, reason="Conflict" if self.conflict else "DryRun", message=words, changes=self.changes
-        )
+        reason = self.stays[0] or "DryRun"
+        return Outcome(subject=self.task.name, outcome=kind, reason=reason, message=words, changes=self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,15 @@ class Subject:
     design: DesignNode | None
     live: Node | None
     declared: DeclaredLabels | PolicyConflict
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """What we hold on it that is not declared and never was, as far as this store knows: another Hullmark's, perhaps. It stays as it is."""
+
+    @property
+    def whole(self) -> DeclaredLabels | PolicyConflict:
+        """What an Apply has to carry: the declared set, and what is kept."""
+        if not self.kept or isinstance(self.declared, PolicyConflict):
+            return self.declared
+        return replace(self.declared, labels={**self.kept, **self.declared.labels})
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -109,7 +128,7 @@ def _as_held(live: Node | None, owner: Owner) -> DeclaredLabels:
 
 def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
     """Decide one node: its declared labels and its aliases together."""
-    name, live, declared = subject.name, subject.live, subject.declared
+    name, live, declared = subject.name, subject.live, subject.whole
     if isinstance(declared, PolicyConflict):
         return _settled(name, "failed", "PolicyConflict", declared.message, labelled=live is not None)
     if live is None:
@@ -117,34 +136,53 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
         if subject.design:
             where = f"the documents name {name}, but cluster {rules.cluster} has no such node"
         return _settled(name, "missing", "NodeNotFound", where)
+    labelled = bool(subject.labels)
     if in_sync(declared, live, rules.pairs, rules.owner):
-        return _settled(name, "unchanged", labelled=bool(declared.labels))
-    if followers := _declared_secondaries(declared, rules.pairs):
+        return _unchanged(subject, rules)
+    if followers := _declared_secondaries(subject.labels, declared, rules.pairs):
         return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead", labelled=True)
     change = diff(declared, live, rules.policies.keep_domains, rules.owner)
     if change.refused:
         return _settled(name, "failed", "Conflict", _conflict(change.refused, live, declared), labelled=True)
     aliases = aliases_for(
         live.labels,
-        {key: value for key, value in declared.labels.items() if key not in change.skipped},
+        {key: value for key, value in subject.labels.items() if key not in change.skipped},
         rules.pairs,
         dropped=change.remove,
         held=live.applied.get(rules.owner.aliases, frozenset()),
         owners=live.owners,
         manager=rules.owner.aliases,
     )
+    conflict = _conflict(change.skipped, live, declared)
     if change.write or aliases.write:
-        return _write(task_of(subject, rules), live, change, aliases, rules.owner, _conflict(change.skipped, live, declared))
+        return _write(task_of(subject, rules), live, change, aliases, rules.owner, conflict, not_adopted(subject, rules))
     if change.skipped:
-        return _settled(name, "skipped", "Conflict", _conflict(change.skipped, live, declared), labelled=True)
-    return _settled(name, "unchanged", labelled=bool(declared.labels))
+        words = "; ".join(filter(None, (conflict, not_adopted(subject, rules))))
+        return _settled(name, "skipped", "Conflict", words, labelled=labelled)
+    return _unchanged(subject, rules)
+
+
+def _unchanged(subject: Subject, rules: Rules) -> Settled:
+    """Nothing to write; where something is kept that documents do not declare, it says so."""
+    if subject.kept:
+        return _settled(subject.name, "skipped", NOT_ADOPTED, not_adopted(subject, rules), labelled=bool(subject.labels))
+    return _settled(subject.name, "unchanged", labelled=bool(subject.labels))
+
+
+def not_adopted(subject: Subject, rules: Rules) -> str:
+    """What is kept on a node, why, and how to take it away, in words."""
+    if not subject.kept:
+        return ""
+    keys = ", ".join(f"{key}={value}" for key, value in sorted(subject.kept.items()))
+    held = f"{rules.owner.name} holds {keys}, which no release of this store declared: left alone"
+    return f"{held}; to remove it: `hullmark relabel {subject.name} --adopt` (`adopt` over HTTP and in messages)"
 
 
 def _conflict(holders: Mapping[str, str], live: Node, declared: DeclaredLabels) -> str:
     return in_conflict(holders, live.labels, declared.says(holders))
 
 
-def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, owner: Owner, conflict: str) -> Write:
+def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, owner: Owner, conflict: str, kept: str) -> Write:
     """What is to be written: the node's whole declared set, and of the aliases and labels those that differ."""
     set_ = dict(sorted({**change.set, **aliases.set}.items()))
     removed = sorted({*(key for key in change.remove if key not in aliases.hold), *aliases.remove})
@@ -152,17 +190,19 @@ def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, 
     taken = {key: was for key, was in before.items() if any(manager not in owner for manager in was.holders)}
     changes = Changes(set=set_, remove=removed, from_=taken)
     contested = {key: manager for key in set_ if (manager := _other_holder(key, live, owner))}
+    replaced = "; ".join(f"{key} was {live.labels[key]!r} by {manager}" for key, manager in sorted(contested.items()))
     task = whole.model_copy(
         update={
             "changes": changes,
             "aliases": dict(aliases.hold) if aliases.write else None,
             "aliases_only": not change.write,
-            "note": "; ".join(f"{key} was {live.labels[key]!r} by {manager}" for key, manager in sorted(contested.items())),
+            "reason": NOT_ADOPTED if kept else "",
+            "note": "; ".join(filter(None, (kept, replaced))),
         }
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)
-    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested, before, conflict)
+    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested, before, conflict, kept)
 
 
 def as_it_is(keys: Iterable[str], live: Node) -> dict[str, Before]:
@@ -182,12 +222,12 @@ def plan_again(subject: Subject, rules: Rules) -> NodeTask:
     return task.model_copy(update={"settled": decided.outcome}) if decided.outcome.outcome == "failed" else task
 
 
-def _declared_secondaries(declared: DeclaredLabels, pairs: tuple[AliasPair, ...]) -> list[str]:
+def _declared_secondaries(labels: Mapping[str, str], declared: DeclaredLabels, pairs: tuple[AliasPair, ...]) -> list[str]:
     """Declared keys that are to follow others, in words."""
     return [
         f"{pair.secondary} follows {pair.primary} on this cluster (an alias pair), {declared.sources.get(pair.secondary)} declares it too"
         for pair in pairs
-        if pair.secondary in declared.labels
+        if pair.secondary in labels
     ]
 
 
@@ -213,7 +253,7 @@ def _other_holder(key: str, live: Node, owner: Owner) -> str:
 
 def task_of(subject: Subject, rules: Rules) -> NodeTask:
     """The whole declared set of a node, as it travels; nothing but its name where policies contradict each other."""
-    uid, declared = subject.live.uid if subject.live else "", subject.declared
+    uid, declared = subject.live.uid if subject.live else "", subject.whole
     if isinstance(declared, PolicyConflict):
         return NodeTask(name=subject.name, revision=rules.revision, override=rules.override)
     return NodeTask(

@@ -24,6 +24,7 @@ class PlanRequest(Selection):
         default=None, description="Names: a list, or one text with commas."
     )
     all: bool = False
+    adopt: bool = Field(default=False, description="Plan as if labels that this store never declared were adopted.")
     cluster: str | None = Field(default=None, max_length=253, description="Default: the default cluster.")
     server_version: str | None = Field(default=None, max_length=64, description="Plan aliases for this version instead of the cluster's.")
     released: bool = Field(default=False, description="Plan each node by what is released to it: drift alone.")
@@ -129,8 +130,8 @@ def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int 
         match decision:
             case Write(changes=changes) if changes.set or changes.remove:
                 plan.nodes[name] = node_plan(decision)
-            case Write(conflict=conflict) if conflict:
-                plan.blocked[name] = Blocked(outcome="skipped", reason="Conflict", message=conflict)
+            case Write(stays=(reason, words)) if words:
+                plan.blocked[name] = Blocked(outcome="skipped", reason=reason, message=words)
             case Settled(outcome=outcome) if outcome.outcome == "missing":
                 plan.missing.append(name)
             case Settled(outcome=outcome) if outcome.outcome in ("failed", "skipped"):

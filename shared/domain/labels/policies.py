@@ -218,6 +218,10 @@ class Policies:
         where = policy.spec.where
         return where is None or (cluster is not None and where.means(cluster, self.cluster_labels.get(cluster, {})))
 
+    def keys_for(self, cluster: str) -> frozenset[str]:
+        """Every key that a policy for this cluster declares."""
+        return frozenset(key for policy in self.all if self.is_for(policy, cluster) for key in policy.spec.labels)
+
     def _for(self, cluster: str) -> _Index:
         """The policies for one cluster: which they are is decided once, not for each of its nodes."""
         if cluster not in self._index:

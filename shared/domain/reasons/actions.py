@@ -107,6 +107,10 @@ OUTCOMES = Group(
             "the documents or the cluster changed since the plan was made that the action is bound to; nothing was written",
             "make a new plan; the message says what differs",
         ),
+        "NotAdopted": Reason(
+            "our field manager holds a label that no release of this store declared: another Hullmark's, perhaps; it was left alone",
+            "if it is yours to remove, relabel with `--adopt`; two Hullmarks on one cluster are better told apart by `HULLMARK_OWNER`",
+        ),
         "Drift": Reason("the node had other values; the message names them and their owner; they are replaced"),
         "NodeNotFound": Reason("the cluster has no node of this name", "remove it from the documents, or wait until it joins"),
         "Conflict": Reason(
