@@ -18,7 +18,7 @@ from shared import telemetry, wiring
 from shared.domain.actions import lost_record
 from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.releases import Mark
-from shared.domain.outcomes import RELEASED_SINCE, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
+from shared.domain.outcomes import NOT_RELEASED, RELEASED_SINCE, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import UnknownRevision
@@ -105,7 +105,7 @@ def as_released(task: NodeApply, world: World) -> NodeApply:
     if task.release > released.k:
         raise RecordUnreadable(f"releases/{task.cluster}/{task.release:06}.json", "it is missing")
     marks = {node.name: released.mark(node.name) for node in task.nodes}
-    outdated = [node for node in task.nodes if not _made_from(node, task).same(marks[node.name])]
+    outdated = [node for node in task.nodes if _outdated(node, task, marks[node.name])]
     for node in outdated:
         if (made := _made_from(node, task)).revision > marks[node.name].revision:
             world.revisions.get(made.revision)  # an older one may be released because somebody says so, not because the newer one is lost
@@ -118,6 +118,11 @@ def as_released(task: NodeApply, world: World) -> NodeApply:
     return task.model_copy(update={"nodes": nodes, "release": 0})
 
 
+def _outdated(node: NodeTask, task: NodeApply, mark: Mark) -> bool:
+    """Whether a node's set is not of its release. One that is done, and has no release any more, keeps what it has and its outcome."""
+    return not _made_from(node, task).same(mark) and (mark.released or not node.settled)
+
+
 def _made_from(node: NodeTask, task: NodeApply) -> Mark:
     return Mark(task.revision if node.revision is None else node.revision, node.override)
 
@@ -128,8 +133,9 @@ def _with_outcomes(task: NodeApply, outcomes: list[Outcome]) -> NodeApply:
 
 
 def _taken_back_or(outcomes: list[Outcome], task: NodeApply, world: World) -> list[Outcome]:
-    """The outcomes; where the action was stopped, what it brought was taken back from the nodes that have another release now."""
+    """The outcomes; where the action was stopped, what it brought was taken back from the nodes that have another release now, or none."""
     back = {node.name for node in task.nodes if node.reason == RELEASED_SINCE}
+    back |= {outcome.subject for outcome in outcomes if outcome.reason == NOT_RELEASED}
     if not back or not task.action or not world.actions.stopped(task.action):
         return outcomes
     return [_stopped(node) if node.name in back else outcome for node, outcome in zip(task.nodes, outcomes, strict=True)]

@@ -27,7 +27,7 @@ from shared.ports import ClusterError, StoreError
 from shared.work.intake import REVISION_REJECTED, Refusal, Rejected, accept
 from shared.work.limits import beyond_limits
 from shared.work.planning import Planned, plan_request
-from shared.work.releasing import rejected_since, release
+from shared.work.releasing import rejected_since, release, take_back_at_end
 from shared.work.several import send_children
 from shared.world import World
 

@@ -135,6 +135,7 @@ def announce(action: str, outcome: ActionOutcome, world: World) -> None:
 def tag(request: ActionRequest, outcome: ActionOutcome, world: World) -> None:
     """Tag the revision that a site action brought to the nodes. One that can't be read (or is gone) gets no tag and holds up nothing."""
     try:
+        world.releases.keep()  # what the action did not release must not count as released by its tag
         name = SITE_ACTION_SUCCESS if outcome.result == "success" else SITE_ACTION_FAILURE
         world.revisions.tag(outcome.revision, name, request.requested_by, outcome.finished_at)
     except (UnknownRevision, RecordUnreadable) as error:

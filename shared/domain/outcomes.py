@@ -14,6 +14,8 @@ OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "s
 
 RELEASED_SINCE = "ReleasedSince"
 """The reason of what was brought to another release than its message was made for."""
+NOT_RELEASED = "NotReleased"
+"""The reason of what was written nothing, because nothing is released to it any more."""
 
 
 class Before(BaseModel):

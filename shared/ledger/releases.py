@@ -189,6 +189,7 @@ class Releases:
         self._monotonic = monotonic
         self._committed = (-math.inf, 0)
         self._heads: dict[str, tuple[float, Released]] = {}
+        self._kept_already = False
         self._share = functools.lru_cache(SHARES_KEPT)(self._read_share)
 
     # reading
@@ -360,11 +361,18 @@ class Releases:
 
         self._change(cluster, decide, Cause("adopted", revision=revision), by, at)
 
+    def keep(self) -> None:
+        """Releases are kept from here on: no tag that is set from now on counts as a release."""
+        if not self._kept_already:
+            if self._store.get(BEGAN) is None:
+                self._store.create(BEGAN, Began(base=self._tagged(), newest=self._revisions.newest()).to_bytes())
+            self._kept_already = True
+
     def begin(self, cluster: str, at: datetime) -> Released:
         """The newest state; in a store from before releases, what counts as released is written down first."""
         head = self.head(cluster)
         if head.k == 0:
-            self._store.create(BEGAN, Began(base=head.base or None, newest=self._revisions.newest()).to_bytes())
+            self.keep()
             if before := self._before().base:
                 self._append(cluster, 1, State(base=before, at=at), head)
                 head = self.head(cluster)

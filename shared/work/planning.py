@@ -22,7 +22,7 @@ from shared.domain.labels.selection import Selection, matcher
 from shared.domain.labels.tally import Tally
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.nodes import Node, Owner
-from shared.domain.outcomes import RELEASED_SINCE, NodeTask, Outcome
+from shared.domain.outcomes import NOT_RELEASED, RELEASED_SINCE, NodeTask, Outcome
 from shared.ledger.declared import Declared
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
@@ -370,7 +370,7 @@ def renewed(names: Sequence[str], cluster: str, world: World, in_force: InForce)
 def _renewed(task: NodeTask, mark: Mark) -> NodeTask:
     if not mark.released and task.aliases is None:
         waits = "what was released to it was taken back, and nothing else is released: nothing is written"
-        return task.model_copy(update={"settled": Outcome(subject=task.name, outcome="waiting", reason="NotReleased", message=waits)})
+        return task.model_copy(update={"settled": Outcome(subject=task.name, outcome="waiting", reason=NOT_RELEASED, message=waits)})
     what = "an override" if mark.override else f"revision {mark.revision}" if mark.revision else "nothing"
     return task.model_copy(update={"reason": RELEASED_SINCE, "note": f"{what} is released to it since, and was applied instead"})
 

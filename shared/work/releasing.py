@@ -9,12 +9,12 @@ from datetime import datetime
 from shared.domain.actions import ActionOutcome, ActionRequest, Plan
 from shared.domain.labels.releases import UNBOUND, Bounds
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, UPDATE_SITE, UPDATE_VERSIONS
-from shared.domain.outcomes import Outcome
+from shared.domain.outcomes import NOT_RELEASED, Outcome
 from shared.ledger.records import RecordUnreadable
 from shared.world import World
 
 log = logging.getLogger("hullmark.releasing")
-NOT_REACHED = frozenset({"Stopped", "Expired", "NoOutcome", "NotReleased"})
+NOT_REACHED = frozenset({"Stopped", "Expired", "NoOutcome", NOT_RELEASED})
 """Reasons of outcomes that say that a node was not brought anything."""
 TAKEN_BACK = frozenset({"stopped", "expired"})
 """Results of actions whose release is taken back from the nodes that they did not reach."""
@@ -42,7 +42,7 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
 
     After the limits, before the parts: what could not be planned, and what somebody stopped by now, releases nothing.
     """
-    if not releases(request) or plan.reason or world.actions.stopped(request.id):
+    if not releases(request) or plan.reason or _over(request, plan, world, now):
         return 0
     chain, by = world.releases, request.requested_by
     if request.name == UPDATE_SITE:
@@ -52,8 +52,7 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
     else:
         names = [*(name for part in plan.parts for name in part), *plan.unchanged, *(outcome.subject for outcome in plan.settled)]
         newest = chain.to_names(request.cluster, request.id, request.revision, names, since=plan.release, by=by, at=now)
-    if world.actions.stopped(request.id):  # while it was released: whoever stopped it may have looked before
-        take_back(request, plan, world.actions.part_outcomes(request.id, plan).values(), world, now)
+    if _over(request, plan, world, now):  # while it was released: whoever ended it may have looked before
         return 0
     return newest.k if newest.k == planned_by + newest.made else 0
 
@@ -64,6 +63,14 @@ def _bounds(request: ActionRequest, plan: Plan) -> Bounds:
     return Bounds(request.id, impact.nodes, impact.removals, impact.takeovers) if impact else UNBOUND
 
 
+def _over(request: ActionRequest, plan: Plan, world: World, now: datetime) -> bool:
+    """Whether the action was stopped, or has ended: then what it released is taken back from the nodes that it did not reach."""
+    over = world.actions.stopped(request.id) or world.actions.outcome(request.id) is not None
+    if over:
+        take_back(request, plan, world.actions.part_outcomes(request.id, plan).values(), world, now)
+    return over
+
+
 def tag(number: int, name: str, by: str, world: World, now: datetime) -> None:
     """Tag a revision for a person. `site-action-success` adopts a site that was deployed by other means: where nothing is released, in a
     cluster that the revision declares, the revision is from now on. Raises UnknownRevision.
@@ -72,6 +79,7 @@ def tag(number: int, name: str, by: str, world: World, now: datetime) -> None:
     if name == SITE_ACTION_SUCCESS:
         for cluster in sorted(revision.clusters) or [world.default_cluster(revision)]:
             world.releases.adopt(cluster, number, by, now)
+    world.releases.keep()
     world.revisions.tag(number, name, by, now)
 
 
@@ -82,10 +90,10 @@ def take_back(request: ActionRequest, plan: Plan, parts: Iterable[Iterable[Outco
 
 
 def take_back_at_end(request: ActionRequest, outcome: ActionOutcome, world: World, now: datetime) -> bool:
-    """Take an action's release back, where it ended before it had reached every node. False where that can't be done now, because what is
-    released can't be read.
+    """Take an action's release back, where it ended before it had reached every node; one that was stopped when all were reached gives it
+    to those again. False where that can't be done now, because what is released can't be read.
     """
-    if outcome.result not in TAKEN_BACK or not releases(request):
+    if not releases(request) or not (outcome.result in TAKEN_BACK or world.actions.stopped(request.id)):
         return True
     try:
         if plan := world.actions.plan(request.id):

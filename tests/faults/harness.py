@@ -12,7 +12,7 @@ import enum
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,7 @@ from shared.messages import LAST_ATTEMPT, DeadlineCheck, RelabelRequest
 from shared.ports import BusError, Fleet, StoreError, Unavailable
 from shared.work.pod_topology import PodTopology, declared_by
 from shared.world import Settings, World
+from tests.faults.judge import Judge
 
 BEGIN = datetime(2026, 11, 21, 6, 0, tzinfo=UTC)
 ACTION = "01KAJ0000000000000000000A1"
@@ -118,6 +119,8 @@ class _Working(threading.local):
     step = ""
     delivery = 0
     own = 0
+    since: Mapping[str, int] = {}
+    """The number of each cluster's newest release when it was taken up."""
     waiting: Waiting | None = None
     calls: list[Call] | None = None
     """Where the calls of a twin are kept; those of everybody else are the site's."""
@@ -179,6 +182,7 @@ class Site(Cloud):
         self._serving = ""
         """The function that threads of its own read for."""
         self.truth = open_store("memory:")
+        self.judge = Judge(self.truth)
         self.machines = open_store("memory:")
         self.nodes = Simulated(self.machines, version="v1.35.4")
         self.others: dict[str, Simulated] = {}
@@ -233,7 +237,11 @@ class Site(Cloud):
             calls.append(call)
 
         def do() -> Any:
+            if port == "cluster":
+                self._judged(method, *args, **kwargs)
             answer = method(*args, **kwargs)
+            if name == "create" and call.argument.startswith("releases/"):
+                self.judge.now()
             if port == "store" and name == "create" and answer:
                 self.written.append((self.now(), call.argument))
             if name == "apply" and answer and not kwargs.get("dry_run"):
@@ -242,6 +250,15 @@ class Site(Cloud):
 
         interfere = working.interfere or self._interfere
         return do() if interfere is None else interfere(self, call, do)
+
+    def _judged(self, method: Any, *args: Any, manager: str = "", **kwargs: Any) -> None:
+        """Hold a write to a node against what is released to it."""
+        cluster = next((name for name, other in self.others.items() if other is method.__self__), "default")
+        since = self._working.since.get(cluster, 0)
+        if method.__name__ == "apply_labels" and manager != self.nodes.owner.aliases:
+            self.judge.write(cluster, args[0], since, labels=args[2])
+        if method.__name__ == "remove_labels":
+            self.judge.write(cluster, args[0], since, removed=frozenset(args[1]))
 
     def die(self) -> None:
         """End the process that is at work."""
@@ -275,9 +292,10 @@ class Site(Cloud):
     def working(self, step: str, waiting: Waiting | None = None) -> Iterator[None]:
         """A function at work: one delivery, or one request."""
         working = self._working
-        before = working.step, working.delivery, working.own, working.waiting
+        before = working.step, working.delivery, working.own, working.waiting, working.since
         self._begun += 1
         working.step, working.delivery, working.own, working.waiting = step, self._begun, 0, waiting
+        working.since = self.judge.now()
         self._serving = step
         working.dead = False
         if self._cold:
@@ -285,7 +303,7 @@ class Site(Cloud):
         try:
             yield
         finally:
-            working.step, working.delivery, working.own, working.waiting = before
+            working.step, working.delivery, working.own, working.waiting, working.since = before
             if working.calls is None:
                 while self._twins:
                     self._twins.pop()()
@@ -435,6 +453,8 @@ class Site(Cloud):
         found.expect(not ledger.open(), f"open for ever: {ledger.open()}")
         found.expect(not self._queue, f"{len(self._queue)} messages left")
         found.expect(not (self.dead and in_time), f"dead letters: {[(dead.step, dead.error) for dead in self.dead]}")
+        self.judge.now()
+        found.broken += [each for each in self.judge.broken if each not in found.broken]
 
 
 def _computing() -> bool:

@@ -24,6 +24,7 @@ from shared.domain.versions.profiles import gardener
 from shared.ledger.records import RecordUnreadable
 from shared.messages import NodeChanged, Notice, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
+from shared.work.releasing import tag
 from shared.world import Settings
 from tests.faults.harness import ACTION, BEGIN, WRITES, Answer, Finding, Site
 from tests.faults.site import FOREIGN, LABELS_1, OUTCOMES_1, REVISION_2, a_site, policy
@@ -209,6 +210,7 @@ def two_clusters(site: Site) -> None:
             for name in site.others
         )
     )
+    tag(1, "site-action-success", "an operator", site.untouched, site.now())
     for cluster in site.others.values():
         cluster.create("n1", FOREIGN)
         cluster.apply("n1", {"ex.io/rack": "r0"}, "hullmark")
