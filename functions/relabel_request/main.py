@@ -70,7 +70,8 @@ def handle(request: RelabelRequest, action: str, world: World, now: datetime, *,
 def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, *, last: bool) -> str:
     """The request of one cluster, from wherever earlier deliveries left it."""
     accepted = accept(request, action, world, now)
-    if world.actions.outcome(action):
+    if ended := world.actions.outcome(action):
+        take_back_at_end(accepted, ended, world, now)  # who released it may have died before it saw the end
         return "ended already"
     if accepted.clusters:
         return send_children(accepted, world, now)

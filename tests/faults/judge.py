@@ -59,8 +59,8 @@ class Judge:
         """The number of each cluster's newest act. What is new in the chains is judged."""
         for key in self._store.keys("releases/"):
             _, cluster, *below = key.split("/")
-            if len(below) == 1:
-                self._seen(cluster, *numbered([key]), key)
+            for k in numbered([key]) if len(below) == 1 else ():
+                self._seen(cluster, k, key)
         return {cluster: max(chain) for cluster, chain in self._chains.items()}
 
     def _seen(self, cluster: str, k: int, key: str) -> None:

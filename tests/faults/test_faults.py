@@ -145,7 +145,9 @@ def test_an_action_may_be_stopped_before_every_single_call() -> None:
                 wanted = before[name] if name in stopped else LABELS_1[name]
                 found.expect(labels == wanted, f"{name} has {labels}, not {wanted}")
                 revision, _ = world.judge.mark("default", name)
-                may_be = {0} if name in stopped else {0, 1} if name == "a-true" else {1}  # one in sync may be told before anything is released
+                may_be = (
+                    {0} if name in stopped else {0, 1} if name == "a-true" else {1}
+                )  # one in sync may be told before anything is released
                 found.expect(revision in may_be, f"{name} is released revision {revision}")
             return world
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from functions.node_event.main import handle
+from functions.result_rollup import main as rollup
 from shared.domain.actions import ActionOutcome, ActionRequest
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import FilterEntry, NodeFilter
 from shared.domain.outcomes import Outcome
+from shared.ledger.actions import Seen
+from shared.ledger.releases import Newest
 from shared.messages import DeadlineCheck, NodeApply, NodeChanged, NodeTask, Outgoing, RelabelRequest
-from shared.ports import Refused
+from shared.ports import Refused, StoreError
 from shared.work.control import control, retried
 from shared.work.intake import Rejected, accept
 from tests.stories.fleet import START, Fleet
@@ -315,3 +319,100 @@ def test_what_an_action_released_whose_records_are_forgotten_is_released_for_goo
     assert held.world.has_ended(action)
     running = accept(RelabelRequest(target_nodes=["n1"]), "01K9QJ5Y4M0000000000000009", held.world, held.now)
     assert not held.world.has_ended(running.id)
+
+
+def test_the_tag_of_a_first_site_action_that_was_stopped_releases_nothing(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}}, adopted=False)
+    fleet.has_nodes(n1={})
+    action = fleet.sends(name="update_site")
+    accept(RelabelRequest(name="update_site"), action, fleet.world, fleet.now)
+    control(action, "stop", "an operator", fleet.world, fleet.now)
+    fleet.cloud.drain()
+    assert fleet.world.revisions.tags(1) == ["committed", "site-action-failure"]
+    sweeps(fleet)
+    assert fleet.labels("n1") == {}
+
+
+def expires(fleet: Fleet) -> None:
+    """Two hours pass, and the clock looks."""
+    fleet.now += timedelta(hours=2)
+    rollup.sweep(fleet.world, fleet.now)
+
+
+def test_an_action_that_expires_while_it_is_planned_releases_nothing(held: Fleet) -> None:
+    def is_slow(call: str, _node: str) -> None:
+        if call == "nodes" and held.now == START:
+            expires(held)
+
+    sweeps(held)
+    held.cluster.before = is_slow
+    action = held.relabels()
+    assert held.ended(action).result == "expired"
+    assert held.world.releases.head("default").base == 1
+    assert held.labels("n1") == {"rack": "r1"}
+
+
+def test_what_an_expired_action_released_before_its_process_died_is_taken_back_when_its_request_comes_again(held: Fleet) -> None:
+    sweeps(held)
+    action = held.sends(name="update_site")
+    release = held.world.releases.to_all
+
+    def dies(*args: Any, **more: Any) -> Newest:
+        expires(held)
+        release(*args, **more)
+        raise StoreError("the process dies")
+
+    held.world.releases.to_all = dies  # type: ignore[method-assign]
+    held.cloud.drain()
+    assert held.ended(action).result == "expired"
+    assert held.world.releases.head("default").base == 1
+
+
+def test_nodes_that_were_all_reached_before_a_stop_keep_what_they_got(held: Fleet) -> None:
+    sweeps(held)
+    action = held.sends(name="update_site")
+    for _ in ("request", "part"):
+        held.cloud._deliver(held.cloud._queue.pop())
+    control(action, "stop", "an operator", held.world, held.now)
+    held.cloud.drain()
+    assert held.ended(action).result == "success"
+    sweeps(held)
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r2"}, {"rack": "r2"})
+
+
+def test_a_node_that_was_written_when_a_first_action_was_stopped_keeps_its_labels_and_is_told_as_changed(fleet: Fleet) -> None:
+    """There is nothing to bring it back to."""
+    fleet.declares({"n1": {"rack": "r1"}, "n2": {"rack": "r1"}}, adopted=False)
+    fleet.world.revisions.tag(1, "site-action-failure", "an operator", fleet.now)
+    fleet.world.releases._store.create("upgrades/releases", b"{}")
+    fleet.has_nodes(n1={}, n2={})
+    action = fleet.sends(name="update_site")
+    written: list[str] = []
+
+    def stops(call: str, node: str) -> None:
+        written.extend([node] if call == "apply_labels" else [])
+        if len(written) == 2 and not fleet.world.actions.stopped(action):
+            control(action, "stop", "an operator", fleet.world, fleet.now)
+
+    fleet.cluster.before = stops
+    fleet.cloud.drain()
+    assert fleet.ended(action).counts == {"changed": 2}
+    assert fleet.labels("n1") == {"rack": "r1"}
+    assert fleet.world.releases.head("default").mark("n1").revision == 1
+
+
+def test_a_node_not_yet_written_when_a_first_action_was_stopped_is_told_as_stopped(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}}, adopted=False)
+    fleet.has_nodes(n1={})
+    action = fleet.sends(name="update_site")
+    fleet.cloud._deliver(fleet.cloud._queue.pop())
+    parked = fleet.world.actions.seen
+
+    def stopped_by_now(action: str) -> Seen:
+        control(action, "stop", "an operator", fleet.world, fleet.now)
+        return parked(action)
+
+    fleet.world.actions.seen = stopped_by_now  # type: ignore[method-assign]
+    fleet.cloud.drain()
+    assert fleet.ended(action).counts == {"stopped": 1}
+    assert fleet.labels("n1") == {}
