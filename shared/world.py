@@ -19,6 +19,7 @@ from shared.domain.documents.access import ENTRY, KUBECONFIGS, SIMULATED, Access
 from shared.domain.nodes import owner_error
 from shared.ledger.acceptances import Acceptances
 from shared.ledger.actions import Actions
+from shared.ledger.losses import Losses
 from shared.ledger.releases import Releases
 from shared.ledger.revisions import Revision, Revisions
 from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused, in_time
@@ -190,7 +191,7 @@ class World:
 
     def within(self, left: Callable[[], float]) -> World:
         """The same world, whose clusters and fleets answer, or say that they can't, while there are seconds left."""
-        _ = self.actions, self.revisions, self.releases  # made before the copy, so that both share what they know
+        _ = self.actions, self.revisions, self.releases, self.losses  # made before the copy, so that both share what they know
         limited = copy.copy(self)
         limited.open_cluster = lambda access, name: in_time(self.open_cluster(access, name), left)
         limited.open_fleet = lambda name, spec: in_time(self.open_fleet(name, spec), left)
@@ -213,6 +214,11 @@ class World:
     def acceptances(self) -> Acceptances:
         """What people accepted beyond the limits."""
         return Acceptances(self.store)
+
+    @functools.cached_property
+    def losses(self) -> Losses:
+        """How many nodes lost labels that no release took."""
+        return Losses(self.store)
 
     @functools.cached_property
     def revisions(self) -> Revisions:

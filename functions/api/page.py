@@ -95,7 +95,7 @@ def mark(word: str) -> str:
     colours = {
         "good": ("success", "Complete", "changed", "unchanged"),
         "bad": ("failure", "Failed", "failed", "missing", "expired", "blocked"),
-        "warn": ("partial_success", "stopped", "skipped", "Paused"),
+        "warn": ("partial_success", "stopped", "skipped", "waiting", "Paused"),
     }
     return next((colour for colour, words in colours.items() if word in words), "busy")
 

@@ -151,7 +151,7 @@ def parameters_of(asked: ActionRequest) -> dict[str, Any]:
 
 def needing_attention(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Return the failed, missing, stopped and skipped nodes."""
-    return [outcome for outcome in outcomes if outcome.outcome in UNSUCCESSFUL or outcome.outcome == "skipped"]
+    return [outcome for outcome in outcomes if outcome.outcome in UNSUCCESSFUL or outcome.outcome in ("skipped", "waiting")]
 
 
 def in_one_line(outcome: Outcome) -> str:

@@ -2,7 +2,7 @@
 
 in   node-events    Knative ApiServerSource CloudEvents, GKE audit LogEntries, NodeChanged
 out  node-applies   NodeApply, one node
-     notices        conflict detected, where writers fight or policies contradict each other
+     notices        conflict detected, where writers fight or policies contradict each other; loss held, where many nodes lose labels
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from shared.domain.labels.releases import Mark
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
 from shared.ledger.records import RecordUnreadable
+from shared.ledger.releases import InForce
 from shared.ledger.repairs import Repairs
 from shared.ledger.revisions import Revision
 from shared.messages import Delivery, NodeApply, Notice
@@ -66,9 +67,11 @@ def node_event(event: CloudEvent) -> None:
 
 
 class Waiting(NamedTuple):
-    """The node is as it was released, and documents want something else of it that nobody has released to it."""
+    """The node stays as it is: documents want something else of it that nobody has released to it, or it would lose labels beyond the
+    limits.
+    """
 
-    code: Literal["NotReleased", "NewerRevisionWaits"]
+    code: Literal["NotReleased", "NewerRevisionWaits", "LossLimit"]
 
 
 def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored | Waiting:
@@ -91,6 +94,8 @@ def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored | W
             newest = in_force.committed.number if in_force.committed else 0
             return waiting(basis.mark(node.name), newest) if outcome.outcome == "unchanged" else outcome.outcome
         case Write() as write:
+            if write.changes.remove and not may_lose_it(name, node.name, in_force, world, now):
+                return Waiting("LossLimit")
             return repair(write, node, name, basis.released.k, change, world, now)
 
 
@@ -99,6 +104,15 @@ def waiting(mark: Mark, newest: int) -> str | Waiting:
     if mark.released or not newest:
         return Waiting("NewerRevisionWaits") if mark.revision < newest else "unchanged"
     return Waiting("NotReleased")
+
+
+def may_lose_it(cluster: str, node: str, in_force: InForce, world: World, now: datetime) -> bool:
+    """Whether the node may lose labels now: its release takes them, or few nodes of the cluster lose any. Only these events ask more."""
+    from shared.work.losses import Cluster, may_lose, unforeseen
+
+    released = in_force.state(cluster)
+    among = Cluster(cluster, released.about.bounds.nodes, in_force)
+    return not unforeseen([node], released, world) or may_lose([node], among, world, now, single=True)
 
 
 def cluster_of(change: NodeChange, world: World, revision: Revision | None) -> str | Ignored:

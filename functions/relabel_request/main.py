@@ -4,7 +4,7 @@ in   relabel-requests   RelabelRequest
 out  node-applies       NodeApply, one a part
      results            PartResult, where there is nothing to apply
      relabel-requests   RelabelRequest, one a cluster, where several are meant
-     notices            request refused
+     notices            request refused, loss held
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice
 from shared.ports import ClusterError, StoreError
 from shared.work.intake import REVISION_REJECTED, Refusal, Rejected, accept
 from shared.work.limits import beyond_limits
+from shared.work.losses import hold_back
 from shared.work.planning import Planned, plan_request
 from shared.work.releasing import rejected_since, release, take_back_at_end
 from shared.work.several import send_children
@@ -83,6 +84,8 @@ def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, 
             raise
         plan, planned = unplanned(accepted, error, now), Planned(accepted.revision)
     else:
+        if plan is None and accepted.name == DRIFT_SWEEP:
+            planned = hold_back(planned, accepted, world, now)
         plan = plan or make_plan(accepted, planned, world, now)
     plan = world.actions.settle_plan(action, plan)
     if why := rejected_since(accepted, plan, world):

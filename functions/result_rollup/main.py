@@ -171,6 +171,7 @@ def sweep(world: World, now: datetime) -> str:
 def tidy(world: World, now: datetime) -> None:
     """Remove what nobody will ask for any more: buffers that were passed over, repairs and marks of what is over."""
     world.revisions.forget_staged(now - timedelta(days=world.settings.keep_actions_days), CLEARED_AT_A_TIME)
+    world.losses.forget(now)
     repairs.forget(world.store, world.revisions.newest(), now)
 
 

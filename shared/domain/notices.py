@@ -67,6 +67,15 @@ CONFLICT_DETECTED = NoticeKind(
     "`CLUSTER/NODE`",
     "`cluster`, `node`, `message`: which keys, and who else writes them",
 )
+LOSS_HELD = NoticeKind(
+    "loss.held",
+    "Nodes would lose labels that no release took from them (others' labels vanished, say), more of them in an hour than the limits let "
+    "pass: they wait. Sent once, until an hour passes without.",
+    ["relabel_request", "node_event"],
+    "the cluster",
+    "`cluster`; `nodes`: the first hundred of those that asked last; `count`: their number; `of`: the cluster's nodes; `message`: what to "
+    "do",
+)
 VERSION_EXPIRING = NoticeKind(
     "version.expiring",
     "A version in use expires in 90, 60, 30, 14, 7 or 1 days. Sent once for each threshold.",
@@ -110,6 +119,7 @@ NOTICES = (
     NODE_FAILED,
     MESSAGE_LOST,
     CONFLICT_DETECTED,
+    LOSS_HELD,
     VERSION_EXPIRING,
     VERSION_EXPIRED,
     VERSION_UPDATED,

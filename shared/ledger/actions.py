@@ -418,7 +418,7 @@ def _command(action: str, verb: str, key: str, body: bytes) -> Command:
 
 def finished_notice(request: ActionRequest, outcome: ActionOutcome) -> Notice:
     """`action.finished`: result, counts and the nodes that need attention."""
-    bad = [o.model_dump(exclude_none=True) for o in outcome.outcomes if o.outcome in ("missing", "failed", "skipped", "stopped")]
+    bad = [o.model_dump(exclude_none=True) for o in outcome.outcomes if o.outcome in ("missing", "failed", "skipped", "stopped", "waiting")]
     return Notice(
         id=ACTION_FINISHED.id(request.id),
         type=ACTION_FINISHED.type,

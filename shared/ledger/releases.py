@@ -123,6 +123,13 @@ class Released:
         """What one node has of its own. Raises RecordUnreadable."""
         return self._names_near(node).get(node)
 
+    def brought_by(self, node: str) -> str | None:
+        """The action that released to a node what it has; empty where no action did, None for an override. Raises RecordUnreadable."""
+        entry = self._names_near(node).get(node)
+        if entry is None or self._state.mark_of(entry) != entry.mark:
+            return self._state.base_action
+        return None if entry.override else entry.action
+
     def names(self) -> Names:
         """What single nodes have of their own. Raises RecordUnreadable."""
         if not self.shards:

@@ -60,6 +60,7 @@ PATTERNS = {
     "staged": r"staged/[^/]+/\d{6}\.json",
     "tag": r"tags/[^/]+/\d{6}\.json",
     "acceptance": r"acceptances/\d{6}/[^/]+/ID\.json",
+    "budget": r"budget/[^/]+/\d{4}-\d\d-\d\dT\d\d/\d{6}\.json",
     "drift": r"drift/[^/]+/[^/]+/\d+/[^/]+/\d\.json",
     "told": r"told/.+\.json",
     "fleet": r"fleet/[^/]+/[^/]+/\d{6}\.json",
@@ -135,6 +136,7 @@ def written() -> dict[str, bytes]:
     accept(request, ACCEPTED, fleet.world, fleet.now)
     fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
     fleet.cloud.drain()
+    fleet.world.losses.claim("default", ["n1"], lambda count: count < 2, fleet.now, single=True)
     fleet.world.acceptances.add(Accepted(revision=2, cluster="default", base=1, removals=4, by="an operator", at=fleet.now))
     fleet.world.store.create(f"open-actions/{LOST}", (fleet.now + timedelta(hours=1)).isoformat().encode())
     store = fleet.world.store
@@ -221,6 +223,7 @@ TABLE = (
     Row("staged"),
     Row("tag"),
     Row("acceptance"),
+    Row("budget"),
     Row("drift"),
     Row("told"),
     Row("fleet"),

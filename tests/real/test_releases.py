@@ -11,7 +11,8 @@ from shared.adapters.kubernetes import Kubernetes
 from shared.domain.names import DRIFT_SWEEP
 from shared.work.control import control
 from tests.kube_apiserver import Fleet as RealNodes
-from tests.stories.test_limits import MISTAKES, Site, design, policies
+from tests.stories.sites import Site, design, policies
+from tests.stories.test_limits import MISTAKES
 
 pytestmark = pytest.mark.real
 NODES = 9

@@ -86,10 +86,15 @@ OUTCOMES = Group(
         "shared/domain/labels/reach.py",
         "shared/domain/labels/bound.py",
         "shared/work/planning.py",
+        "shared/work/losses.py",
         "shared/domain/outcomes.py",
         "shared/ports.py",
     ),
     reasons={
+        "LossLimit": Reason(
+            "the node would lose labels that no release took from it, and more nodes would in this hour than the limits let pass; it waits",
+            "find out who removed or added the labels; if it is meant, `hullmark relabel --all --accept-removals N`, or name the nodes",
+        ),
         "TooManyRemovals": Reason(
             "labels would be removed from more nodes than the limits let pass, or from all that have any; nothing was written",
             "look at the keys and nodes in the message; if that is meant, ask again with `--accept-removals N`",
