@@ -316,6 +316,27 @@ def test_verbs_given_while_the_clusters_are_sent_out_reach_them_all(site: Cluste
     assert {site.world.actions.lifecycle(site.child(action, name)) for name in site.clusters} == {state}
 
 
+@pytest.mark.parametrize(("first", "then", "state"), [("pause", "unpause", "Complete"), ("pause", "stop", "Failed")])
+def test_two_verbs_at_one_moment_leave_every_cluster_as_the_last_one_says(
+    site: Clusters, monkeypatch: pytest.MonkeyPatch, first: str, then: str, state: str
+) -> None:
+    action = site.sends(name="update_site", clusters=EVERY)
+    deliver_one(site)
+    ledger, given = site.world.actions.control, list[str]()
+
+    def slow(subject: str, verb: str, by: str, now: Any) -> None:
+        ledger(subject, verb, by, now)
+        if subject == site.child(action, "east") and not given:  # somebody else, while the first verb has reached east alone
+            given.append(then)
+            ledger(action, then, "adam", now)
+
+    monkeypatch.setattr(site.world.actions, "control", slow)
+    control(action, first, "eve", site.world, site.now)
+    site.cloud.drain()
+    assert given == [then]
+    assert {site.world.actions.lifecycle(site.child(action, name)) for name in site.clusters} == {state}
+
+
 def test_a_cluster_can_be_stopped_alone(site: Clusters) -> None:
     action = site.sends(name="update_site", clusters=EVERY)
     deliver_one(site)
