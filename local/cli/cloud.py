@@ -22,18 +22,17 @@ def service() -> Service:
         from local.cli.client import Server
 
         return Server(os.environ[SERVER])
-    return _embedded()
-
-
-def alone(command: str, why: str) -> Embedded:
-    """The embedded cloud, for a command that works on no other. Raises Failure where a server is named."""
-    if os.environ.get(SERVER):
-        raise Failure("Usage", f"`hullmark {command}` works on the embedded cloud only: {why}; leave --server out (and {SERVER} unset)")
-    return _embedded()
-
-
-def _embedded() -> Embedded:
     from local.cli.embedded import Embedded
     from shared.world import Settings
 
     return Embedded(Settings.of_the_command_line())
+
+
+def alone(command: str, why: str) -> Embedded:
+    """The embedded cloud, for a command that works on no other. Raises Failure where a server is named."""
+    from local.cli.embedded import Embedded
+
+    found = service()
+    if isinstance(found, Embedded):
+        return found
+    raise Failure("Usage", f"`hullmark {command}` works on the embedded cloud only: {why}; leave --server out (and {SERVER} unset)")

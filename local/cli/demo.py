@@ -1,62 +1,46 @@
-"""`hullmark demo`: the main job in one go, on a simulated cluster, with the command's own commands."""
+"""`hullmark demo`: release documents, repair drift, catch a mistake, go back; on a simulated cluster, with the command's own commands."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
+import textwrap
+import time
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import click
 from rich.markup import escape
 
+from local import steps
 from local.cli.cloud import SERVER, service
+from local.cli.inputs import who
 from local.cli.output import captured_for, talk
 from local.steps import ROOT
-from shared import wiring
 
 EXAMPLES = ROOT / "examples"
 STORY = """\
-You run Halden: 27 machines in three racks, described by Airship documents, and a running cluster in which the kubelet, the GPU
-operator, feature discovery and a colleague have put labels of their own. Hullmark sets the declared labels and leaves
-the rest alone."""
+You run Halden: 27 machines, described by Airship documents, and a running cluster in which the kubelet, the GPU operator and
+colleagues have put labels of their own. Hullmark sets the labels that documents declare and leaves the rest alone."""
+MISTAKE = "one file was staged in place of the whole site"
+SPARE = {"halden.example.com/cpu": "amd", "halden.example.com/pool": "burn-in"}
 
 
 @click.command()
-def demo() -> None:
-    """Commit, plan and relabel on a simulated cluster. Takes under a minute, needs no setup."""
+@click.option("--pace", default=2.0, show_default=True, metavar="SECONDS", help="Pause before each step on a terminal; 0: none.")
+def demo(pace: float) -> None:
+    """Release documents, see drift repaired, a mistake caught and taken back. On a simulated cluster, in under a minute."""
     folder = Path(tempfile.mkdtemp(prefix="hullmark-demo-"))
-    site = folder / "site"
-    shutil.copytree(EXAMPLES / "site", site)
+    shutil.copytree(EXAMPLES / "site", folder / "site")
     os.environ["HULLMARK_STORE"] = f"file:{folder / 'store'}"
     os.environ["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
     os.environ.pop(SERVER, None)
     service.cache_clear()
     os.chdir(folder)
     talk().print(" ".join(STORY.split()))
-
-    say("Validate the documents first: every problem would be reported with file and line.")
-    run("validate -f site")
-    say("Commit them as revision 1.")
-    run("documents stage -f site")
-    run("documents commit")
-    say("What would change on three of the nodes? Nothing is written yet; every change names its document.")
-    run("plan --target cp01,gpu01,compute03", expect=2)
-    say("Bring the whole site in sync. compute17 is in the design but not in the cluster: reported, exit code 3.")
-    run("relabel --all", expect=3, lines=12)
-    say("Labels of other owners are untouched, and compute03 kept what a colleague set by hand (the policy says onConflict: skip):")
-    show_labels("compute03")
-    say("Now an edit: gpu nodes lose the label `accelerator`. Commit, and relabel one node by name.")
-    edit(site / "halden.yaml", "      accelerator: hopper\n", "")
-    run("documents stage -f site")
-    run("documents commit")
-    run("relabel gpu01")
-    say("`accelerator` is gone from gpu01 because Hullmark was its only owner; a second owner would have kept it.")
-    show_labels("gpu01")
-    say("A second relabel changes nothing and writes nothing:")
-    run("relabel gpu01")
-    say("What ran, who requested it, and how it ended:")
-    run("actions list")
+    Telling(pace if talk().is_terminal else 0).story()
     talk().print(
         "\n[bold]That's it.[/bold] For your own site: put documents in a folder, point HULLMARK_CLUSTER at a kubeconfig, "
         "and use the same commands.\n"
@@ -64,45 +48,89 @@ def demo() -> None:
     )
 
 
-def say(text: str) -> None:
-    """Narrate, on stderr like all messages."""
-    talk().print(f"\n[bold cyan]#[/bold cyan] {escape(text)}")
+class Telling:
+    """Says what comes, then runs it and shows it as it would be typed."""
+
+    def __init__(self, pace: float) -> None:
+        self._pace = pace
+
+    def story(self) -> None:
+        """From the first commit to a night's exception."""
+        self.say("Commit the documents. A commit is a proposal: it says what it would do, and no node changes yet.")
+        self.run("documents stage -f site")
+        self.run("documents commit")
+        self.say("What exactly would one node get, and which document says so?")
+        self.run("plan --target gpu01", expect=2)
+        self.say("Release it to the whole site. compute17 is in the design but not in the cluster, and you are told.")
+        self.run("relabel --all", expect=3, last=1)
+
+        self.say("A colleague changes a label by hand. The cluster's event is enough: it is repaired at once, and their own label stays.")
+        self.run("simulate label gpu01 accelerator=none team=ml --as a-colleague")
+        self.say("Events get lost. Then the node says what is wrong, and the hourly sweep repairs it.")
+        self.run("simulate label gpu02 accelerator- --no-event", first=1)
+        self.run("nodes gpu02 gpu03")
+        self.run("clock --once", expect=3, last=1)
+
+        self.say("Now a mistake: one file is staged in place of the whole site. Look at what the commit says.")
+        self.run("documents stage -f site/policies.yaml")
+        self.run("documents commit")
+        self.say("Revision 2 waits. Sweeps and events never bring what nobody released; and releasing it is blocked.")
+        self.run("relabel --all", expect=4)
+        self.run("nodes cp01 gpu01")
+        self.say("The way back is one command. Revision 2 is rejected: no action can release it any more.")
+        self.run(f"documents restore 1 -m '{MISTAKE}'")
+        self.run("relabel --all", expect=3, last=1)
+        self.run("documents list")
+
+        self.say("One machine needs something else for a night? Put it there over HTTP: sweeps keep it until somebody relabels that node.")
+        self.put("/v1.0/node-labels/spare01", SPARE)
+        self.run("clock --once", expect=3, last=1)
+        self.run("nodes spare01 compute01")
+        self.run("relabel spare01")
+
+    def say(self, text: str) -> None:
+        """Narrate, on stderr like all messages."""
+        time.sleep(self._pace)
+        talk().print(f"\n[bold cyan]#[/bold cyan] {escape(text)}")
+
+    def run(self, words: str, expect: int = 0, first: int = 0, last: int = 0) -> None:
+        """Run one of our own commands. With `first` or `last`, only so many lines of what it prints."""
+        import shlex
+
+        from local.cli import main
+
+        talk().print(f"[bold]$ hullmark {escape(words)}[/bold]")
+        code, width = 0, min(max(talk().width, 100), 140)
+        with captured_for(width) as printed, redirect_stderr(printed):
+            try:
+                main(shlex.split(words))
+            except SystemExit as ending:
+                code = int(ending.code or 0)
+        for line in shortened(printed.getvalue(), width, first, last):
+            click.echo(line)
+        if code != expect:
+            raise click.ClickException(f"the demo expected exit code {expect} of `hullmark {words}` and got {code}")
+        if code:
+            talk().print(f"[dim](exit code {code})[/dim]")
+
+    def put(self, path: str, labels: dict[str, str]) -> None:
+        """Send the api of the embedded cloud a request."""
+        import functions_framework
+
+        service()
+        api = functions_framework.create_app("api", str(steps.load().steps["api"].source)).test_client()
+        talk().print(f"[bold]PUT {path} {escape(json.dumps(labels))}[/bold]")
+        answer = api.put(path, json=labels, environ_overrides={"REMOTE_USER": who()})
+        if answer.status_code != 200:
+            raise click.ClickException(f"the demo expected 200 of PUT {path} and got {answer.status_code}: {answer.text}")
+        for line in shortened(f"200 OK, {answer.json['message']}", min(max(talk().width, 100), 140)):
+            click.echo(line)
 
 
-def run(words: str, expect: int = 0, lines: int = 0) -> None:
-    """Run one of our own commands and show it as it would be typed. With `lines`, only so many lines of what it prints."""
-    from local.cli import main
-
-    talk().print(f"[bold]$ hullmark {escape(words)}[/bold]")
-    code = 0
-    with captured_for(max(talk().width, 100)) as printed:
-        try:
-            main(words.split())
-        except SystemExit as ending:
-            code = int(ending.code or 0)
-    for line in shortened(printed.getvalue(), lines):
-        click.echo(line.rstrip())
-    if code != expect:
-        raise click.ClickException(f"the demo expected exit code {expect} of `hullmark {words}` and got {code}")
-
-
-def shortened(text: str, lines: int) -> list[str]:
-    """The lines of a text; with `lines`, the first so many, how many are left out, and the last."""
-    text_lines = text.rstrip("\n").split("\n")
-    if lines and len(text_lines) > lines + 3:
-        text_lines = [*text_lines[:lines], f"… {len(text_lines) - lines - 1} more …", text_lines[-1]]
-    return text_lines
-
-
-def show_labels(name: str) -> None:
-    """A node's labels as the cluster has them, with who holds each."""
-    node = wiring.world().cluster("default", None).node(name)
-    if node is None:
-        raise click.ClickException(f"the demo's cluster has no node {name}")
-    for key, value in sorted(node.labels.items()):
-        click.echo(f"  {key}={value}".ljust(72) + " " + ", ".join(node.owners.get(key, ())))
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    """Change a document as an editor would."""
-    file.write_text(file.read_text().replace(old, new))
+def shortened(text: str, width: int, first: int = 0, last: int = 0) -> list[str]:
+    """The lines of a text, long ones wrapped; with `first` or `last`, so many of them, and how many are left out."""
+    kept = text.rstrip("\n").split("\n")
+    left_out = len(kept) - first - last
+    if (first or last) and left_out > 0:
+        kept = [*kept[:first], f"… {left_out} more lines …", *kept[len(kept) - last :]]
+    return [part for line in kept for part in textwrap.wrap(line, width, subsequent_indent="  ") or [""]]

@@ -69,7 +69,7 @@ def node_states(asked: NodesRequest, world: World) -> NodeStates:
     newest = 0 if world.revisions.rejection(answer.committed) else answer.committed
     size = 0
     for node, mark, decided in _decided(asked, name, cluster, in_force, world):
-        state = node_state(node, cluster.seen.get(node), mark, decided, newest)
+        state = node_state(cluster.seen.get(node), mark, decided, newest)
         if asked.out_of_sync and state.in_sync:
             continue
         if asked.limit and (len(answer.nodes) == asked.limit or size > PAGE_BYTES):

@@ -170,11 +170,11 @@ def test_a_page_of_a_hundred_thousand_nodes_plans_no_more_than_it_shows(door: Fr
     door.declares({"n1": {"rack": "r1"}})
     nodes = [Node(f"n{number:06}", f"u{number}", {"zone": "a"}, owners={"zone": ("kubelet",)}) for number in range(100_000)]
     monkeypatch.setattr(door.cluster, "nodes", lambda: nodes)
-    planned: list[str] = []
+    planned: list[Node] = []
 
-    def counted(name: str, *given: Any) -> Any:
-        planned.append(name)
-        return node_state(name, *given)
+    def counted(live: Node, *given: Any) -> Any:
+        planned.append(live)
+        return node_state(live, *given)
 
     monkeypatch.setattr(work, "node_state", counted)
     page = shown(door, limit="10", after="n050000")

@@ -341,7 +341,21 @@ def test_the_demo_tells_its_story_to_the_end(hullmark: Hullmark) -> None:
     ran = hullmark("demo")
     assert ran.code == 0
     assert "That's it." in ran.err
-    assert "1 unchanged" in ran.out
+    for told in (
+        "accelerator  hopper  none     hopper  hullmark",
+        "Drift: accelerator is missing, it should be 'hopper'",
+        "drift_sweep of default: partial_success (1 changed,",
+        "beyond the limits: it removes labels from 26 of 27 nodes",
+        "blocked (no nodes): it removes labels from 26 of 27 nodes",
+        "NewerRevisionWaits: revision 2 is committed and not released to it",
+        "rejected: 2",
+        "cluster default, 27 nodes: no label changes",
+        "spare01    override    yes",
+        "spare01  changed  halden.example.com/pool-",
+    ):
+        assert told in ran.out
+    assert ran.err.count("$ hullmark") == 18
+    assert len(ran.out.splitlines()) < 110, "few lines: somebody watches"
 
 
 def test_on_a_narrow_terminal_what_a_row_is_about_stays_whole_and_nothing_is_cut() -> None:

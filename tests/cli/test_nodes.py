@@ -29,7 +29,7 @@ def test_the_table_says_what_is_released_and_why_a_node_is_out_of_sync(cluster: 
     assert lines == [
         ["NODE", "RELEASE", "IN", "SYNC  REASON"],
         ["n1", "revision", "1", "no       Drift: rack is 'mine' by kubectl-label, it should be 'r1'"],
-        ["n2", "revision", "1", "yes      NewerRevisionWaits: revision 2 waits: `hullmark relabel n2`"],
+        ["n2", "revision", "1", "yes      NewerRevisionWaits: revision 2 is committed and not released to it"],
         ["cluster", "default:", "2", "nodes, 1 in sync, 1 Drift, 1 NewerRevisionWaits"],
     ]
 

@@ -68,13 +68,13 @@ class NodeStates(BaseModel):
     """Where there are more: what `after` has to be for the next page."""
 
 
-def node_state(name: str, live: Node | None, mark: Mark, decided: Settled | Write, newest: int) -> NodeState:
+def node_state(live: Node | None, mark: Mark, decided: Settled | Write, newest: int) -> NodeState:
     """How a node stands, by what planning it by its release has decided. `newest`: the newest revision that may be released."""
     in_sync, reason, message = _judged(decided)
     if in_sync and not mark.released:
         in_sync, reason, message = False, "NotReleased", "no revision is released to it yet: its labels stay as they are"
     elif in_sync and mark.revision < newest:
-        reason, message = "NewerRevisionWaits", f"revision {newest} waits: `hullmark relabel {name}`"
+        reason, message = "NewerRevisionWaits", f"revision {newest} is committed and not released to it"
     return NodeState(
         labels=dict(sorted(live.labels.items())) if live else {},
         holders={key: list(managers) for key, managers in sorted(live.owners.items())} if live else {},
