@@ -27,9 +27,8 @@ class Fleet:
     def __init__(self, **settings: Any) -> None:
         self.now = START
         self._waited = 0.0
-        self.cloud = Cloud(
-            Settings(store="memory:", cluster="simulated:unused", **settings), workers=1, monotonic=lambda: self._waited, sleep=self._wait
-        )
+        settings = {"store": "memory:", "cluster": "simulated:unused"} | settings
+        self.cloud = Cloud(Settings(**settings), workers=1, monotonic=lambda: self._waited, sleep=self._wait)
         self.world = self.cloud.world
         self.world.clock = lambda: self.now
         self.cluster = Simulated(self.world.store, "default", owner=self.world.settings.field_managers)
