@@ -93,13 +93,12 @@ def clock(once: bool, form: str) -> int:
 
 
 def one_round(cloud: Cloud) -> Round:
-    """Send what every schedule sends, and deliver until nothing is left to do."""
+    """Send what every schedule sends, one after the other, so that each says the same whenever it is the same."""
     schedules = steps.load().schedules
     cloud.notices.clear()
     lost = len(cloud.dead)
     with listening() as heard:
         traces = {name: send(schedule, cloud) for name, schedule in schedules.items()}
-        cloud.drain()
     said, notices = heard.said(), {notice.id: notice for notice in cloud.notices}.values()
     return Round(
         now=cloud.world.clock(),
@@ -113,9 +112,10 @@ def one_round(cloud: Cloud) -> Round:
 
 
 def send(schedule: Schedule, cloud: Cloud) -> str:
-    """Publish a schedule's message; the trace that whatever follows from it has."""
+    """Publish a schedule's message, and deliver until nothing is left to do; the trace of all that followed."""
     span = telemetry.Span.following({})
     cloud.publish(schedule.topic, [Outgoing(json.dumps(schedule.body).encode(), {"traceparent": span.traceparent})])
+    cloud.drain()
     return span.trace
 
 
