@@ -11,6 +11,7 @@ from flask import Response, request
 from pydantic import BaseModel, ConfigDict, ValidationError
 from werkzeug.exceptions import HTTPException
 
+from shared.domain.actions import REVISION_REJECTED
 from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.documents.reading import Problem as DocumentProblem
 from shared.domain.versions.answers import UnknownFleetCluster
@@ -18,7 +19,7 @@ from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.ports import BusError, ClusterError, Refused, StoreError
-from shared.work.intake import REVISION_REJECTED, Rejected
+from shared.work.intake import Rejected
 from shared.world import SettingsError
 
 NEEDS_BODY = (413, 415)

@@ -16,6 +16,7 @@ from functions.api.drydock import Task, subtask_of, task_of
 from functions.api.standing import Standing, outcome_so_far, recalled, standing
 from shared import wiring
 from shared.domain.actions import ActionOutcome
+from shared.domain.clusters import ClusterMatch
 from shared.domain.labels.planning import Rules, subject
 from shared.domain.labels.selection import NodeFilter, select
 from shared.domain.names import COMMITTED, NAMED_NODES
@@ -61,6 +62,8 @@ class CreateTask(BaseModel):
     action: str = Field(max_length=64)
     design_ref: str = Field(max_length=2048, description=DESIGN_REF)
     node_filter: NodeFilter | None = None
+    cluster: str | None = Field(default=None, max_length=253, description="Ours: the cluster, where documents declare several.")
+    clusters: str | list[str] | ClusterMatch | None = Field(default=None, description="Ours, in place of it: several, as for actions.")
 
 
 class FilterNodes(BaseModel):
@@ -109,7 +112,8 @@ def create_task(body: CreateTask) -> Response:
     revision = revision_of(body.design_ref, world.revisions).number
     chosen = body.node_filter.model_dump(exclude_none=True) if body.node_filter else None
     kept = {"design_ref": body.design_ref, "node_filter": chosen}
-    accepted = start(body.action, {"node_filter": chosen or EVERY_NODE, "revision": revision}, world, kept=kept)
+    where = {"cluster": body.cluster, "clusters": body.clusters}
+    accepted = start(body.action, {"node_filter": chosen or EVERY_NODE, "revision": revision, **where}, world, kept=kept)
     answer = task_of(Standing(accepted, None, None, "Pending"), []).model_copy(update={"status": "requested", "node_filter": chosen})
     return send(answer, 201, {"Location": f"{request.script_root}/v1.0/tasks/{accepted.id}"})
 

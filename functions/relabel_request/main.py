@@ -15,16 +15,16 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.actions import ActionOutcome, ActionRequest, Plan, child_id, split
+from shared.domain.actions import REVISION_REJECTED, ActionOutcome, ActionRequest, Plan, child_id, split
 from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.plans import Waits
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.notices import REQUEST_REFUSED
-from shared.domain.outcomes import NodeTask, Outcome
+from shared.domain.outcomes import NOTHING_WRITTEN, NodeTask, Outcome
 from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
-from shared.work.intake import REVISION_REJECTED, Refusal, Rejected, accept
+from shared.work.intake import Refusal, Rejected, accept
 from shared.work.limits import beyond_limits
 from shared.work.losses import hold_back
 from shared.work.planning import Planned, plan_request
@@ -132,7 +132,7 @@ def make_plan(request: ActionRequest, planned: Planned, world: World, now: datet
         return plan.model_copy(update={"reason": STALE_PLAN, "message": planned.stale})
     plan = plan.model_copy(update={"impact": planned.impact})
     if request.dry_run:
-        words = "dry run: nothing was written" + (f"; for real it would be blocked: {beyond.message}" if beyond else "")
+        words = NOTHING_WRITTEN + (f"; for real it would be blocked: {beyond.message}" if beyond else "")
         return plan.model_copy(update={"settled": [*planned.settled, *planned.preview], "message": words})
     if beyond:
         ended = {"reason": beyond.reason, "message": beyond.message, "blocked": True, "unchanged": [], "settled": []}

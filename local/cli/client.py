@@ -29,7 +29,7 @@ from local.cli.service import (
     RevisionSummary,
     StagedFiles,
 )
-from shared.domain.actions import ActionOutcome, Lifecycle
+from shared.domain.actions import REVISION_REJECTED, ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact
@@ -41,7 +41,7 @@ from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
-from shared.work.intake import REVISION_REJECTED, Refusal, Rejected
+from shared.work.intake import Refusal, Rejected
 from shared.work.planning import Declarations
 
 T = TypeVar("T")

@@ -136,7 +136,9 @@ def lines(done: Round) -> Iterable[Any]:
     rows = [(one.schedule, one.step, ": ".join(filter(None, (one.outcome, one.reason)))) for one in done.sent]
     yield grid(("schedule", "function", "outcome"), rows)
     for action in done.actions:
-        yield ended_line(f"{action.id}: {action.name} of {action.cluster}", action.result, action.counts, action.message)
+        yield ended_line(
+            f"{action.id}: {action.name} of {action.cluster or 'several clusters'}", action.result, action.counts, action.message
+        )
     for notice in done.notices:
         yield ": ".join(filter(None, ("notice", notice.type, notice.subject, str(notice.data.get("message", "")))))
     for letter in done.lost:

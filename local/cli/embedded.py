@@ -85,7 +85,9 @@ class Embedded:
         return self._cloud
 
     def _take_up(self) -> None:
-        for action in self._cloud.take_up():
+        ledger = self._world.actions
+        taken_up = self._cloud.take_up()
+        for action in [action for action in taken_up if (request := ledger.shown(action)) is None or request.parent not in taken_up]:
             click.echo(f"resuming action {action}, which an earlier command left unfinished", err=True)
         self._cloud.drain()
 

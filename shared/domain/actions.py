@@ -19,7 +19,7 @@ from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.impact import BLOCKING, Accepting, Impact, Others, way_on_together
 from shared.domain.labels.selection import Selection
 from shared.domain.names import DRIFT_SWEEP, UNKNOWN
-from shared.domain.outcomes import Outcome
+from shared.domain.outcomes import NOTHING_WRITTEN, Outcome
 
 MAX_PARTS = 256
 """Parts of one action at most (docs/messages.md)."""
@@ -30,6 +30,8 @@ Result = Literal["success", "partial_success", "failure", "blocked", "stopped", 
 Lifecycle = Literal["Pending", "Processing", "Paused", "Complete", "Failed"]
 NEWER_WAITS = "NewerRevisionWaits"
 """The reason of a sweep that left a newer revision waiting: it is no failure."""
+REVISION_REJECTED = "RevisionRejected"
+"""The revision was taken back, and nobody has lifted that."""
 UNREADABLE = "RecordUnreadable"
 """The reason of what ended because a record in the store can't be read; the message has its key."""
 PARTLY_DONE, NODES_FAILED = "PartialSuccess", "NodesFailed"
@@ -167,7 +169,7 @@ def _child_of(parent: str | None, cluster: str) -> str | None:
 
 def plan_of_clusters(parent: ActionRequest, now: datetime) -> Plan:
     """The plan of an action over several clusters: each is a part."""
-    message = "dry run: nothing was written" if parent.dry_run else ""
+    message = NOTHING_WRITTEN if parent.dry_run else ""
     parts = [[cluster] for cluster in parent.clusters or ()]
     return Plan(revision=parent.revision, planned_at=now, parts=parts, of="clusters", message=message)
 
@@ -176,7 +178,7 @@ def told_of(child: ActionRequest, ended: ActionOutcome) -> Outcome:
     """What the parent of an action says of its cluster: how the action on it ended, its counts, and where to look."""
     words = {"changed": "would change"} if child.dry_run else {}
     counts = ", ".join(f"{number} {words.get(kind, kind)}" for kind, number in ended.counts.items())
-    why = ended.message if ended.reason else ""
+    why = ended.message.removeprefix(NOTHING_WRITTEN).removeprefix("; ")
     message = "; ".join(filter(None, (counts or ("" if why else "no nodes"), why, f"action {child.id}")))
     if ended.result == "success":
         changed = bool(ended.counts.get("changed"))
@@ -239,7 +241,7 @@ def _conclude_clusters(
     plan: Plan, result: Result, outcomes: list[Outcome], now: datetime, counts: dict[str, int], counts_of: Mapping[int, Others]
 ) -> ActionOutcome:
     """Of several clusters: a failure only where no node of any was brought in sync; what blocks one of them is told of the whole."""
-    blocked = [outcome for outcome in outcomes if outcome.reason in BLOCKING]
+    blocked = [outcome for outcome in outcomes if outcome.reason in (*BLOCKING, REVISION_REJECTED)]
     if result == "failure" and any(outcome.reason == PARTLY_DONE for outcome in outcomes):
         result = "partial_success"
     elif result == "failure" and len(blocked) == len(outcomes):
@@ -262,7 +264,7 @@ def _why_blocked(plan: Plan, blocked: Sequence[Outcome], counts_of: Mapping[int,
     together = sum((counts_of.get(number, Others()) for number in parts), Others())
     said = [f"{outcome.subject}: {outcome.message}" for outcome in blocked[:NAMED_IN_WORDS]]
     more = [f"and {len(blocked) - len(said)} more clusters"] if len(blocked) > len(said) else []
-    return "; ".join([*said, *more, way_on_together((outcome.message for outcome in blocked), together)])
+    return "; ".join(filter(None, [*said, *more, way_on_together((outcome.message for outcome in blocked), together)]))
 
 
 def expire(plan: Plan | None, parts: Mapping[int, Sequence[Outcome]], request: ActionRequest, now: datetime) -> ActionOutcome:
@@ -293,7 +295,7 @@ def unreadable(
 
 def quiet_sweep(request: ActionRequest, outcome: ActionOutcome) -> bool:
     """Whether it is a sweep of the clock's that had nothing to change: of those only the newest says anything."""
-    asked_by_the_clock = (request.name, request.requested_by) == (DRIFT_SWEEP, UNKNOWN)
+    asked_by_the_clock = (request.name, request.requested_by) == (DRIFT_SWEEP, UNKNOWN) and not (request.clusters or request.parent)
     return asked_by_the_clock and outcome.result in ("success", "partial_success") and "changed" not in outcome.counts
 
 

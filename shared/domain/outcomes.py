@@ -26,6 +26,9 @@ class Before(BaseModel):
     holders: list[str] = []
 
 
+NOTHING_WRITTEN = "dry run: nothing was written"
+
+
 class Changes(BaseModel):
     """What a write does to one node: keys set (with their new values) and keys removed.
 

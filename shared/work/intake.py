@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from shared.domain.actions import MAX_PARTS, ActionRequest
+from shared.domain.actions import MAX_PARTS, REVISION_REJECTED, ActionRequest
 from shared.domain.clusters import EVERY, choose
 from shared.domain.labels.releases import Mark
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
@@ -29,10 +29,6 @@ class Refusal:
 
 
 NO_REVISION = Refusal("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`")
-
-
-REVISION_REJECTED = "RevisionRejected"
-"""The revision was taken back, and nobody has lifted that."""
 
 
 class Rejected(Exception):

@@ -99,6 +99,19 @@ def test_outcomes_steps_and_tasks_name_the_clusters(door: Door) -> None:
     assert task["parent_task_id"] == action
 
 
+def test_a_task_may_say_which_clusters_it_means(door: Door) -> None:
+    door.world.revisions.tag(door.revision, "site-action-success", "an operator", door.now)
+    task = {"action": "relabel_nodes", "design_ref": "committed"}
+    assert door.ask("POST", "/v1.0/tasks", task).status_code == 400
+    assert door.ask("POST", "/v1.0/tasks", task | {"cluster": "west"}).status_code == 201
+    several = door.ask("POST", "/v1.0/tasks", task | {"clusters": "east, north"})
+    assert several.status_code == 201
+    door.cloud.drain()
+    assert set(door.racks().values()) == {"r1 r1"}
+    shown = door.ask("GET", f"/v1.0/tasks/{several.json['task_id']}").json
+    assert (shown["result"]["status"], [leaf["node"] for leaf in shown["subtasks"]]) == ("success", ["east", "north"])
+
+
 def test_verbs_of_the_whole_reach_every_cluster(door: Door) -> None:
     action = door.starts("*").json["id"]
     door.cloud._deliver(door.cloud._queue.pop())

@@ -454,3 +454,30 @@ def test_where_every_cluster_is_blocked_so_is_the_whole(site: Clusters) -> None:
     assert ended.message.startswith("east: it removes labels from 2 of 2 nodes of cluster east: rack")
     assert ended.message.endswith("to accept all of that: retry with `--accept-removals 6`")
     assert site.world.revisions.tags(site.world.revisions.newest()) == ["committed"]
+
+
+def test_a_dry_run_says_of_each_cluster_that_it_would_be_blocked(site: Clusters) -> None:
+    site.relabels(clusters=EVERY)
+    site.commits(*(a_cluster(name, labels) for name, labels in LABELS.items()), adopted=False)
+    ended = site.ended(site.relabels(clusters=EVERY, dry_run=True))
+    assert (ended.result, ended.message) == ("success", "dry run: nothing was written")
+    assert ended.outcomes[0].message.startswith("2 would change; for real it would be blocked: it removes labels from 2 of 2 nodes")
+
+
+def test_a_revision_that_was_taken_back_meanwhile_blocks_every_cluster_and_the_whole(site: Clusters) -> None:
+    action = site.sends(name="update_site", clusters=EVERY)
+    deliver_one(site)
+    site.world.revisions.tag(site.revision, "rejected", "eve", site.now)
+    site.cloud.drain()
+    ended = site.ended(action)
+    assert (ended.result, ended.reason, set(site.racks().values())) == ("blocked", "RevisionRejected", {"- -"})
+    assert "--accept" not in ended.message
+
+
+def test_a_sweep_of_several_clusters_that_changed_nothing_is_kept_whole(site: Clusters) -> None:
+    site.relabels(clusters=EVERY)
+    sweeps = [site.relabels(name="drift_sweep", requested_by="unknown", clusters=EVERY) for _ in range(2)]
+    for sweep_ in sweeps:
+        assert site.ended(sweep_).counts == {"unchanged": 3}
+        assert len(site.children(sweep_)) == 3
+    assert site.world.store.keys("quiet-sweeps/") == []

@@ -289,10 +289,10 @@ def _keys(counts: Mapping[str, int]) -> str:
 
 
 def way_on_together(messages: Iterable[str], counts: Others) -> str:
-    """How to accept all that these messages of verdicts say, which counts so many nodes together."""
+    """How to accept all that these messages of verdicts say, which counts so many nodes together; empty where that isn't the way on."""
     said = " ".join(messages)
     meant = [f"--accept-{what} {count}" for what, count in counts._asdict().items() if f"`--accept-{what} " in said]
-    return f"to accept all of that: retry with `{' '.join(meant)}`"
+    return f"to accept all of that: retry with `{' '.join(meant)}`" if meant else ""
 
 
 def _way_on(what: What, count: int) -> str:

@@ -9,7 +9,7 @@ from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
 from shared.domain.labels.policies import DeclaredLabels, Difference, Policies, PolicyConflict, declare, diff
 from shared.domain.nodes import HULLMARK, Node, Owner
-from shared.domain.outcomes import Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
+from shared.domain.outcomes import NOTHING_WRITTEN, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 
 NOT_ADOPTED = "NotAdopted"
 """The reason of an outcome where a label under our field manager stays that this store never declared."""
@@ -50,7 +50,7 @@ class Write:
         """What a dry run says of it: the outcome that the write would have, conflicts among them."""
         visible = bool(self.changes.set or self.changes.remove)
         kind: OutcomeKind = "skipped" if self.conflict and not visible else "changed"
-        words = "; ".join(filter(None, ("dry run: nothing was written", self.conflict, self.task.note)))
+        words = "; ".join(filter(None, (NOTHING_WRITTEN, self.conflict, self.task.note)))
         reason = self.stays[0] or "DryRun"
         return Outcome(subject=self.task.name, outcome=kind, reason=reason, message=words, changes=self.changes)
 
