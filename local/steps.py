@@ -49,6 +49,8 @@ class Schedule(BaseModel):
     topic: str
     cron: str
     body: dict[str, Any]
+    spread: int | None = None
+    """Minutes between two messages in the cloud, each for a share of the clusters."""
 
 
 class Steps(BaseModel):

@@ -149,6 +149,8 @@ class RelabelRequest(Ask, Message):
     retry_of: ActionId | None = None
     revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = None
     """The revision to bring; where none is named, the newest when the request is accepted."""
+    spread: Literal[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30] | None = None
+    """Minutes until the next such message: each brings a sweep to those clusters whose turn it is, each cluster once an hour."""
 
     @field_validator("target_nodes", "clusters", mode="before")
     @classmethod

@@ -112,7 +112,7 @@ resource "google_logging_metric" "clockwork" {
     "resource.type=\"cloud_run_revision\"",
     "resource.labels.service_name=(${local.services})",
     "severity<ERROR",
-    "jsonPayload.outcome!=\"refused\"",
+    "NOT jsonPayload.outcome=(\"refused\" OR \"not yet\")", # not yet: a sweep that was no cluster's turn
     "((jsonPayload.step=\"relabel_request\" AND jsonPayload.subject=\"drift_sweep\") OR jsonPayload.step=\"version_check\" OR (jsonPayload.step=\"result_rollup\" AND jsonPayload.topic=\"action-deadlines\"))",
   ])
 

@@ -1,14 +1,22 @@
 # What sends messages besides functions and people: the clock, and the audit logs of GKE.
 
 locals {
-  # A sweep is an action, and an action is for one cluster: one clock each where several are named.
+  # A sweep is an action, and an action is for one cluster: one clock each where several are named, at a minute that a hash of the name
+  # gives. Where none are named, a clock every few minutes, and each time the clusters whose turn it is: never all of them at once.
   clocks = merge([
     for key, schedule in local.schedules : {
       for cluster in try(schedule.body.name, "") == "drift_sweep" && length(var.sweep_clusters) > 0 ? var.sweep_clusters : [""] :
       cluster == "" ? key : "${key}-${cluster}" => {
         topic = schedule.topic
-        cron  = schedule.cron
-        body  = jsonencode(merge(schedule.body, cluster == "" ? {} : { cluster = cluster }))
+        cron = (
+          cluster != "" ? "${parseint(substr(md5(cluster), 0, 4), 16) % 60} * * * *" :
+          try(schedule.spread, null) != null ? "*/${schedule.spread} * * * *" : schedule.cron
+        )
+        body = jsonencode(merge(
+          schedule.body,
+          cluster != "" ? { cluster = cluster } : {},
+          cluster == "" && try(schedule.spread, null) != null ? { spread = schedule.spread } : {},
+        ))
       }
     }
   ]...)

@@ -13,11 +13,13 @@ from datetime import datetime
 
 import functions_framework
 from cloudevents.http import CloudEvent
+from ulid import ULID
 
 from shared import telemetry, wiring
 from shared.domain.actions import REVISION_REJECTED, ActionOutcome, ActionRequest, Plan, child_id, split
 from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.plans import Waits
+from shared.domain.labels.sweeps import due
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NOTHING_WRITTEN, NodeTask, Outcome
@@ -31,6 +33,9 @@ from shared.work.planning import Planned, plan_request
 from shared.work.releasing import rejected_since, release, take_back_at_end
 from shared.work.several import send_children
 from shared.world import World
+
+NOT_YET = "not yet"
+"""What a sweep comes to that is spread over the hour, and is nobody's turn."""
 
 
 @functions_framework.cloud_event
@@ -103,14 +108,20 @@ def end_rejected(request: ActionRequest, plan: Plan, why: str, world: World, now
 
 
 def fan_out(request: RelabelRequest, action: str, world: World) -> str:
-    """A sweep that names no cluster means every one: where the documents declare several, one request for each. Empty for all others."""
-    if request.name != DRIFT_SWEEP or request.cluster or request.clusters or world.settings.cluster:
+    """A sweep that names no cluster means every one: where the documents declare several, one request for each. Empty for all others.
+    A sweep that is spread over the hour means those whose turn it is.
+    """
+    if request.name != DRIFT_SWEEP or request.cluster or request.clusters:
         return ""
-    committed = world.releases.look().committed
+    committed = None if world.settings.cluster else world.releases.look().committed
     declared = sorted(committed.clusters) if committed else []
+    turn = due(declared or [world.settings.cluster], ULID.from_str(action).datetime, request.spread) if request.spread else declared
+    if request.spread and not turn:
+        return NOT_YET
     if len(declared) < 2:
         return ""
-    requests = [request.model_copy(update={"cluster": name, "action": child_id(action, name)}) for name in declared]
+    once = request.model_copy(update={"spread": None})
+    requests = [once.model_copy(update={"cluster": name, "action": child_id(action, name)}) for name in turn]
     world.bus.publish(RelabelRequest.TOPIC, [message.outgoing() for message in requests])
     return f"{len(requests)} clusters"
 

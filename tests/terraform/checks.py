@@ -160,6 +160,8 @@ def grants_are_exactly_those_needed(plan: Planned, steps: Steps) -> Iterator[str
 
 PASSING = ("actions/", "actions-by-day/", "open-actions/", "drift/", "told/", "sweeps/")
 """Folders of the store whose objects matter for a while only."""
+FOREVER = ("revisions/", "releases/", "rollouts/")
+"""Folders of which age says nothing: a quiet cluster's only state may be years old."""
 GRANTS = {
     "project_iam_member": "project",
     "service_account_iam_member": "service_account_id",
@@ -225,6 +227,9 @@ def the_store_keeps_what_matters(plan: Planned, steps: Steps) -> Iterator[str]:
     for rule in bucket["lifecycle_rule"]:
         condition = rule["condition"][0]
         prefixes = condition["matches_prefix"] or [""]
+        forever = [folder for folder in FOREVER for prefix in prefixes if folder.startswith(prefix) or prefix.startswith(folder)]
+        if condition["with_state"] != "ARCHIVED" and forever:
+            yield f"a lifecycle rule deletes what no age makes old: {forever}"
         if condition["with_state"] != "ARCHIVED" and any(not prefix.startswith(PASSING) for prefix in prefixes):
             yield f"a lifecycle rule deletes more than actions: {prefixes}"
     if not any(rule["condition"][0]["matches_prefix"] for rule in bucket["lifecycle_rule"]):
@@ -241,10 +246,13 @@ def clocks_send_what_is_declared(plan: Planned, steps: Steps) -> Iterator[str]:
         target = job["pubsub_target"][0]
         if target["topic_name"] != f"projects/{PROJECT}/topics/{schedule.topic}":
             yield f"clock {key} publishes to {target['topic_name']}, not to {schedule.topic}"
-        if json.loads(base64.b64decode(target["data"])) != schedule.body:
-            yield f"clock {key} sends {base64.b64decode(target['data'])!r}, not {schedule.body}"
-        if job["schedule"] != schedule.cron or job["time_zone"] != "Etc/UTC":
-            yield f"clock {key} runs at {job['schedule']} {job['time_zone']}, not at {schedule.cron} UTC"
+        body, cron = schedule.body, schedule.cron
+        if schedule.spread:
+            body, cron = {**body, "spread": schedule.spread}, f"*/{schedule.spread} * * * *"
+        if json.loads(base64.b64decode(target["data"])) != body:
+            yield f"clock {key} sends {base64.b64decode(target['data'])!r}, not {body}"
+        if job["schedule"] != cron or job["time_zone"] != "Etc/UTC":
+            yield f"clock {key} runs at {job['schedule']} {job['time_zone']}, not at {cron} UTC"
     yield from (f"clock {name} is in no schedule" for name in sorted(jobs))
 
 

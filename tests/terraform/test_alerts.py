@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from functions.relabel_request.main import NOT_YET
 from local.steps import ROOT
 from shared import telemetry
 from shared.messages import DeadlineCheck, RelabelRequest, VersionCheck
@@ -187,6 +188,8 @@ def test_work_that_a_clock_set_off_is_counted_when_it_was_done(heard: Callable[[
     fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
     fleet.cloud.drain()
     assert counts() == {"version_check": 1, "result_rollup": 1}
+    nobodys_turn = {"severity": "INFO", "step": "relabel_request", "subject": "drift_sweep", "outcome": NOT_YET}
+    assert not matches(metric["filter"], said(nobodys_turn, "hullmark-relabel-request"))
 
 
 # What people did to the deployment: audit entries

@@ -124,6 +124,12 @@ MISTAKES = {
         "",
         "a lifecycle rule deletes more than actions",
     ),
+    "a quiet cluster's only release goes with old actions": Mistake(
+        "terraform/store.tf",
+        '"told/", "sweeps/"]',
+        '"told/", "sweeps/", "releases/"]',
+        "a lifecycle rule deletes what no age makes old: ['releases/']",
+    ),
     "a clock rings for nobody": Mistake(
         "terraform/events.tf",
         "topics[each.value.topic].id\n    data",

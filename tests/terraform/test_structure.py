@@ -210,6 +210,8 @@ def test_where_several_clusters_are_declared_each_is_swept_by_name(terraform: Te
         "drift-sweep-east": ("drift_sweep", "east"),
         "drift-sweep-west": ("drift_sweep", "west"),
     }
+    crons = {name: job["schedule"] for name, job in plan.all("cloud_scheduler_job").items() if name in sent}
+    assert crons == {"drift-sweep-east": "23 * * * *", "drift-sweep-west": "27 * * * *"}, "each at a minute of its own, the same every time"
 
 
 def test_the_role_for_eks_trusts_the_functions_that_reach_clusters_and_nobody_else(terraform: Terraform, tmp_path: Path) -> None:
