@@ -10,6 +10,7 @@ REQUESTS = Group(
     modules=(
         "functions/api/",
         "functions/relabel_request/",
+        "shared/domain/actions.py",
         "shared/work/intake.py",
         "shared/work/comparison.py",
         "shared/work/nodes.py",
