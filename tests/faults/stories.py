@@ -20,10 +20,14 @@ import yaml
 
 from shared.adapters.simulated import Simulated
 from shared.domain.documents.reading import Document
+from shared.domain.labels.bound import STALE_PLAN
+from shared.domain.labels.plans import PlanRequest
+from shared.domain.names import SITE_ACTION_SUCCESS
 from shared.domain.versions.profiles import gardener
 from shared.ledger.records import RecordUnreadable
 from shared.messages import NodeChanged, Notice, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
+from shared.work.plans import plan_committed
 from shared.work.releasing import tag
 from shared.world import Settings
 from tests.faults.harness import ACTION, BEGIN, WRITES, Answer, Finding, Site
@@ -168,6 +172,64 @@ def relabelled_in_part(site: Site, found: Finding) -> None:
         outcome = site.untouched.actions.outcome(action)
         subjects = sorted([*(one.subject for one in outcome.outcomes), *outcome.unchanged]) if outcome else []
         found.expect(len(subjects) == len(set(subjects)), f"told twice of one: {subjects}")
+
+
+# --- a relabel that is bound to a plan
+
+PLANNED = ("b-new", "c-drops", "d-taken", "e-pruned")
+
+
+def adopted_site(site: Site) -> None:
+    """The site, deployed by other means."""
+    a_site(site)
+    tag(1, SITE_ACTION_SUCCESS, "an operator", site.untouched, site.begin)
+
+
+def apply_plan(site: Site) -> None:
+    """Somebody has seen a plan of some nodes, and applies it."""
+    plan = plan_committed(PlanRequest(target_nodes=list(PLANNED), adopt=True), site.untouched).bound()
+    site.ask(plan=plan, adopt=True)
+    site.drain()
+
+
+def applied_as_planned(site: Site, found: Finding) -> None:
+    """The plan's nodes carry their labels, and every other one is as it was."""
+    site.ended_once(found, ACTION)
+    labels_are(found, site, labels_before("plan") | {name: LABELS_1[name] for name in PLANNED})
+    outcome = site.outcome()
+    found.expect(outcome.counts == {"changed": len(PLANNED)}, f"counted {outcome.counts}")
+    found.expect((outcome.result, outcome.reason) == ("success", ""), f"ended {outcome.result} {outcome.reason}")
+
+
+def applied_in_part(site: Site, found: Finding) -> None:
+    """A node of the plan is as it was, as it was planned, or between the two writes of `prune: all`; every other one is as it was."""
+    everything_ended(site, found)
+    before = labels_before("plan")
+    planned = before | {name: LABELS_1[name] for name in PLANNED}
+    labels_are(found, site, planned, before, planned | {"e-pruned": LABELS_1["e-pruned"] | FOREIGN})
+
+
+def apply_stale_plan(site: Site) -> None:
+    """A colleague changes one of the nodes in between."""
+    plan = plan_committed(PlanRequest(target_nodes=list(PLANNED), adopt=True), site.untouched).bound()
+    site.nodes.set_labels("d-taken", MOVED, "someone else")
+    site.ask(plan=plan, adopt=True)
+    site.drain()
+
+
+def left_alone(site: Site, found: Finding) -> None:
+    """Whatever goes wrong: no node is written, and nothing is released."""
+    everything_ended(site, found)
+    before = labels_before("stale plan")
+    labels_are(found, site, before | {"d-taken": before["d-taken"] | MOVED})
+    found.expect(not site.untouched.releases.look().state("default").names(), "released to nodes")
+
+
+def refused_as_stale(site: Site, found: Finding) -> None:
+    """The same, and the action says so."""
+    left_alone(site, found)
+    outcome = site.outcome()
+    found.expect((outcome.result, outcome.reason) == ("failure", STALE_PLAN), f"ended {outcome.result} {outcome.reason}")
 
 
 # --- a dry run
@@ -636,6 +698,8 @@ STORIES = {
     story.name: story
     for story in (
         Story("relabel", a_site, relabel, relabelled, relabelled_in_part),
+        Story("plan", adopted_site, apply_plan, applied_as_planned, applied_in_part),
+        Story("stale plan", adopted_site, apply_stale_plan, refused_as_stale, left_alone),
         Story("dry run", a_site, rehearse, rehearsed, nothing_written),
         Story("sweep of two clusters", two_clusters, sweep_all, swept, swept_in_part, settings={"cluster": ""}),
         Story("relabel of two clusters", two_clusters, relabel_both, both_relabelled, both_or_neither, settings={"cluster": ""}),
