@@ -16,7 +16,7 @@ from functions.api.identity import who
 from shared import wiring
 from shared.domain.keys import SUBDOMAIN
 from shared.domain.labels.node_states import NodesRequest, NodeStates
-from shared.domain.labels.planning import NOT_ADOPTED
+from shared.domain.labels.planning import NOT_ADOPTED, as_it_is
 from shared.domain.labels.policies import DeclaredLabels, declare, diff
 from shared.domain.labels.requested import asked_for, back_again, refusals
 from shared.domain.outcomes import Changes
@@ -201,7 +201,9 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
         raise
     declared = at.declared(labels)
     said = success(_difference(declared), "Update node labels", 200, [*_warned(declared), *_not_adopted(kept)])
-    changes = Changes(set=dict(difference.set), remove=list(difference.remove))
+    before = as_it_is((*difference.set, *difference.remove), at.node)
+    taken = {key: was for key, was in before.items() if any(manager not in at.cluster.owner for manager in was.holders)}
+    changes = Changes(set=dict(difference.set), remove=list(difference.remove), from_=taken)
     answer = NodeLabelsBody(
         **dict(said), node=path.node, cluster=at.cluster_name, changes=changes, labels=dict(after.labels), documents=declared
     )

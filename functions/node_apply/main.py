@@ -7,6 +7,8 @@ out  results        PartResult
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+from types import MappingProxyType
 from typing import NamedTuple
 
 import functions_framework
@@ -180,15 +182,22 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
 
 
 class Applied(NamedTuple):
-    """The node after the Apply (None where a policy says fail), the keys that others keep, and the conflict in words."""
+    """The node after the Apply (None where a policy says fail), the keys that others keep, the conflict in words, and what was taken over
+    that the plan did not foresee.
+    """
 
     node: Node | None
     left: frozenset[str] = frozenset()
     conflict: str = ""
+    taken: Mapping[str, Before] = MappingProxyType({})
 
 
 def _apply_declared(task: NodeTask, cluster: Cluster) -> Applied:
-    if not task.on_conflict:
+    """Apply the declared set. It is forced at once where the plan knows whose values that replaces; else a conflict is news, and what it
+    is about is read before it is taken over.
+    """
+    foreseen = task.changes.from_.keys() if task.changes else frozenset[str]()
+    if not task.on_conflict and foreseen:
         return Applied(cluster.apply_labels(task.name, task.uid, task.labels))
     try:
         return Applied(cluster.apply_labels(task.name, task.uid, task.labels, force=False))
@@ -199,8 +208,17 @@ def _apply_declared(task: NodeTask, cluster: Cluster) -> Applied:
         return Applied(None, conflict=in_conflict(refused, live.labels if live else {}, task.says))
     skipped = {key: who for key, who in others.items() if task.on_conflict.get(key) == "skip"}
     labels = {key: value for key, value in task.labels.items() if key not in skipped}
+    taken = _as_they_are(others.keys() - skipped.keys() - foreseen, task.name, cluster)
     node = cluster.apply_labels(task.name, task.uid, labels)
-    return Applied(node, frozenset(skipped), in_conflict(skipped, node.labels, task.says))
+    return Applied(node, frozenset(skipped), in_conflict(skipped, node.labels, task.says), taken)
+
+
+def _as_they_are(keys: Set[str], name: str, cluster: Cluster) -> dict[str, Before]:
+    """These labels of a node before we take them over, so that they can be given back."""
+    live = cluster.node(name) if keys else None
+    if live is None:
+        return {}
+    return {key: Before(value=live.labels[key], holders=list(live.owners.get(key, ()))) for key in sorted(keys) if key in live.labels}
 
 
 def _prune(task: NodeTask, node: Node, cluster: Cluster) -> dict[str, Before]:
@@ -216,12 +234,15 @@ def _prune(task: NodeTask, node: Node, cluster: Cluster) -> dict[str, Before]:
 def _after_writing(task: NodeTask, applied: Applied, removed: dict[str, Before]) -> Outcome:
     planned = task.changes or Changes()
     set_ = {key: value for key, value in planned.set.items() if key not in applied.left}
+    set_ |= {key: task.labels[key] for key in applied.taken}
     remove = sorted({*planned.remove, *removed})
-    done = Changes(set=set_, remove=remove, from_=removed | planned.taken([*set_, *remove]))
+    done = Changes(set=set_, remove=remove, from_={**removed, **planned.taken([*set_, *remove]), **applied.taken})
+    replaced = (f"{key} was {was.value!r} by {', '.join(was.holders)}" for key, was in applied.taken.items())
+    note = "; ".join(filter(None, (task.note, *replaced)))
     if not applied.conflict:
-        return _outcome(task, "changed", task.reason or ("Drift" if task.note else ""), task.note, changes=done)
+        return _outcome(task, "changed", task.reason or ("Drift" if note else ""), note, changes=done)
     kind: OutcomeKind = "changed" if done.set or done.remove else "skipped"
-    return _outcome(task, kind, "Conflict", "; ".join(filter(None, (applied.conflict, task.note))), changes=done)
+    return _outcome(task, kind, "Conflict", "; ".join(filter(None, (applied.conflict, note))), changes=done)
 
 
 def _outcome(

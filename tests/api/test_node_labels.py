@@ -175,3 +175,9 @@ def test_an_action_adopts_over_http(fleet: FrontDoor) -> None:
         assert fleet.create(target_nodes=["n1"], adopt=adopt).status_code == 201
         fleet.cloud.drain()
         assert fleet.labels("n1") == labels
+
+
+def test_whose_values_are_replaced_is_in_the_answer(fleet: FrontDoor) -> None:
+    fleet.cluster.set_labels("n1", {"rack": "mine"}, "a-colleague")
+    taken = put(fleet, {"rack": "r9", "role": "db"}).json["changes"]["from"]
+    assert taken == {"rack": {"value": "mine", "holders": ["a-colleague"]}}

@@ -266,6 +266,47 @@ def test_what_prune_all_takes_is_recorded_though_it_came_after_the_plan(fleet: F
     assert told.changes.from_ == {"mine": Before(value="1", holders=["a-colleague"])}
 
 
+@pytest.mark.parametrize("how", ["force", "skip"])
+def test_what_is_taken_over_is_recorded_though_it_was_set_after_the_plan(fleet: Fleet, how: str) -> None:
+    fleet.commits(a_policy("p", {}, {"team": "ours"}), a_policy("q", {}, {"rack": "r1"}, onConflict=how))
+    fleet.has_nodes(n1={"team": "ours"})
+    action = fleet.sends(target_nodes=["n1"])
+
+    def a_colleague_is_quicker(call: str, node: str) -> None:
+        if call == "apply_labels" and "rack" not in fleet.labels(node) and fleet.labels(node)["team"] == "ours":
+            fleet.cluster.set_labels(node, {"team": "theirs"}, "a-colleague")
+
+    fleet.cluster.before = a_colleague_is_quicker
+    fleet.cloud.drain()
+    assert fleet.labels("n1") == {"team": "ours", "rack": "r1"}
+    (told,) = fleet.ended(action).outcomes
+    assert (told.outcome, told.reason, told.message) == ("changed", "Drift", "team was 'theirs' by a-colleague")
+    assert told.changes is not None
+    assert told.changes.model_dump() == {
+        "set": {"rack": "r1", "team": "ours"},
+        "remove": [],
+        "from": {"team": {"value": "theirs", "holders": ["a-colleague"]}},
+    }
+
+
+def test_values_taken_over_are_kept_with_the_part_and_with_the_outcome_and_cost_nothing_elsewhere(fleet: Fleet) -> None:
+    names = [f"n{number}" for number in range(10, 60)]
+    fleet.commits(a_policy("p", {}, {"rack": "r1"}))
+    fleet.has_nodes(**{name: {} for name in names})
+    fleet.cluster.set_labels("n10", {"rack": "mine"}, "a-colleague")
+    action = fleet.relabels()
+    kept = {
+        key: fleet.world.store.get(f"actions/{action}/{key}") or b""
+        for key in ("outcome.json", *(f"parts/{n:04}.json" for n in range(1, 3)))
+    }
+    taken = b',"from":{"rack":{"value":"mine","holders":["a-colleague"]}}'
+    assert sum(body.count(taken) for body in kept.values()) == 2, "once with its part, once with the outcome"
+    assert sum(body.count(b'"from"') for body in kept.values()) == 2
+    assert len(taken) < 70
+    told = fleet.ended(action).outcomes
+    assert [each.subject for each in told if each.changes and each.changes.from_] == ["n10"]
+
+
 def test_prune_all_takes_what_is_not_declared_and_spares_kubernetes_and_the_vendors(fleet: Fleet) -> None:
     fleet.commits(a_policy("p", {}, {"rack": "r1"}, prune="all"))
     kept = {"kubernetes.io/os": "linux", "nvidia.com/gpu": "yes", "feature.node.kubernetes.io/x": "y", "team.k8s.io/z": "1"}
