@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 EVERY = "*"
-"""In place of a name: every cluster. None can be called that."""
+"""In place of a name: every cluster of the documents. None can be called that."""
 
 
 NAMED_IN_WORDS = 3
@@ -50,10 +50,10 @@ class Chosen(NamedTuple):
     unknown: list[str]
 
 
-def choose(asked: list[str] | ClusterMatch, known: Mapping[str, Mapping[str, str]]) -> Chosen:
-    """Which of the known clusters (with their labels) are meant."""
+def choose(asked: list[str] | ClusterMatch, known: Mapping[str, Mapping[str, str]], every: Collection[str]) -> Chosen:
+    """Which of the known clusters (with their labels) are meant; `every`: those that `*` means."""
     names = (asked.names if isinstance(asked, ClusterMatch) else asked) or []
     unknown = [name for name in names if name not in known and name != EVERY]
     if isinstance(asked, ClusterMatch):
         return Chosen(sorted(name for name, labels in known.items() if asked.means(name, labels)), unknown)
-    return Chosen(sorted(known if EVERY in asked else {*asked} & known.keys()), unknown)
+    return Chosen(sorted({*asked, *(every if EVERY in asked else ())} & known.keys()), unknown)

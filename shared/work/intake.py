@@ -72,6 +72,9 @@ def refuse_older(request: RelabelRequest, revision: int, released: Released) -> 
         raise Rejected(Refusal("NewerReleased", f"revision {revision} is older than what is released to {some}: {way}"))
 
 
+NAMED_IN_ERRORS = 10
+
+
 def clusters_meant(request: RelabelRequest, revision: Revision, world: World) -> list[str]:
     """The clusters that a request is for: the one that it names, or is understood to mean, or several. Raises Rejected."""
     if request.clusters is None:
@@ -81,12 +84,13 @@ def clusters_meant(request: RelabelRequest, revision: Revision, world: World) ->
             every = "" if request.target_nodes else f'; or ask for all of them: `--all-clusters`, in requests `"clusters": "{EVERY}"`'
             raise Rejected(Refusal(refused.reason, f"{refused}{every}")) from refused
     known = world.labelled_clusters(revision)
-    clusters, unknown = choose(request.clusters, known)
+    clusters, unknown = choose(request.clusters, known, every=revision.clusters or known)
     there = ", ".join(f"{name} ({_in_words(labels)})" for name, labels in sorted(known.items())) or "none"
     if unknown:
         from shared.domain.documents.kinds import did_you_mean
 
-        raise _unknown(*(f"no cluster {name[:80]!r}{did_you_mean(name, known)} (there: {', '.join(sorted(known))})" for name in unknown))
+        wrong = unknown[:NAMED_IN_ERRORS]
+        raise _unknown(*(f"no cluster {name[:80]!r}{did_you_mean(name, known)} (there: {', '.join(sorted(known))})" for name in wrong))
     if not clusters:
         raise _unknown(f"no cluster has {request.clusters}; there: {there}")
     if len(clusters) > MAX_PARTS:

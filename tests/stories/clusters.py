@@ -42,6 +42,12 @@ class Clusters(Fleet):
         seen = {name: Simulated(self.world.store, name) for name in self.clusters}
         return {name: " ".join(node.labels.get("rack", "-") for node in cluster.nodes()) for name, cluster in seen.items()}
 
+    def sends_and_delivers(self, **request: Any) -> str:
+        """Publish a request for every node and have it accepted, no more."""
+        action = self.sends(name="update_site", **request)
+        self.cloud._deliver(self.cloud._queue.pop())
+        return action
+
     def does_not_answer(self, name: str) -> None:
         """A cluster is away until further notice."""
 

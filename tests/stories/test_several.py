@@ -100,6 +100,14 @@ def test_clusters_that_are_not_there_are_refused_with_those_that_are(site: Clust
     assert "; ".join(problem["message"] for problem in refused["problems"]) == says
 
 
+def test_every_cluster_is_those_of_the_documents_and_the_cluster_of_the_settings_is_meant_by_name(site: Clusters) -> None:
+    site.world.settings = site.world.settings.model_copy(update={"cluster": "simulated:elsewhere"})
+    asked = [
+        site.world.actions.request(site.sends_and_delivers(clusters=clusters)).clusters for clusters in ("*", "default,east", "*,default")
+    ]
+    assert asked == [["east", "north", "west"], ["default", "east"], ["default", "east", "north", "west"]]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
