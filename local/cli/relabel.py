@@ -125,15 +125,11 @@ def bound_request(
         raise Failure("Usage", f"{file} is a plan for cluster {plan.cluster}, not for {cluster}")
     if not plan.nodes:
         return None
-    asked = {
-        "action": str(ULID()),
-        "requested_by": who(),
-        "dry_run": dry_run,
-        "adopt": adopt,
-        "plan": plan.bound(names or plan.nodes),
-        **accept.accepting(),
-    }
-    return RelabelRequest.model_validate(asked)
+    asked = {"action": str(ULID()), "requested_by": who(), "dry_run": dry_run, "adopt": adopt, **accept.accepting()}
+    try:
+        return RelabelRequest.model_validate({**asked, "plan": plan.bound(names or plan.nodes)})
+    except ValidationError as error:
+        raise Failure("Invalid", f"{file}: {error.errors(include_url=False)[0]['msg'].removeprefix('Value error, ')}") from error
 
 
 def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:

@@ -34,7 +34,7 @@ ACTION_FINISHED = NoticeKind(
     "An action has ended, whatever the result.",
     ["result_rollup"],
     "the action's id",
-    "`id`, `name`, `cluster`, `revision`, `requested_by`, `result`, `reason`, `message`, `counts` by outcome; "
+    "`id`, `name`, `cluster`, `revision`, `requested_by`, `dry_run`, `result`, `reason`, `message`, `counts` by outcome; "
     "`attention`: the first hundred nodes that failed, are missing, were skipped or stopped; `attention_total`: their number; "
     "`impact`: what it does to how many nodes, of an action on more than named nodes",
 )

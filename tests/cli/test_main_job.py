@@ -188,6 +188,9 @@ def test_a_plan_edited_by_hand_writes_nothing_that_the_documents_do_not_say(comm
     stale = committed("relabel", "--plan", "p.json", "-o", "json")
     assert (stale.code, stale.json["reason"]) == (5, "StalePlan")
     assert "n1 (planned rack: (none) → r9; now due rack: (none) → r7)" in stale.err
+    Path("p.json").write_text(text.replace('"r7"', '"no value"'))
+    crooked = committed("relabel", "--plan", "p.json")
+    assert (crooked.code, "p.json: no change of a label: 'rack: (none) → no value'" in crooked.err) == (1, True)
     Path("p.json").write_text(text[: len(text) // 2])
     torn = committed("relabel", "--plan", "p.json")
     assert (torn.code, "p.json: not a plan from `hullmark plan --out`" in torn.err) == (1, True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from shared.domain.keys import node_name
+from shared.domain.keys import key_error, node_name, value_error
 from shared.domain.outcomes import Before, KeyChange
 
 STALE_PLAN = "StalePlan"
@@ -56,6 +56,16 @@ class BoundPlan(BaseModel):
         if not isinstance(nodes, dict) or "changes" in value or not all(isinstance(node, dict) for node in nodes.values()):
             return value
         return {**value, **_compact({name: _answered(name, node) for name, node in nodes.items()})}
+
+    @model_validator(mode="after")
+    def _changes_of_labels(self) -> Self:
+        for change in self.changes:
+            values = (value for value in (change.to, change.was) if value is not None)
+            if reason := key_error(change.key) or next(filter(None, map(value_error, values)), None):
+                raise ValueError(f"no change of a label: {str(change)[:200]!r}: {reason}")
+            if not all(manager.isprintable() for manager in change.holders):
+                raise ValueError(f"{change.key} is held by no field manager: {str(change.holders)[:200]}")
+        return self
 
     @model_validator(mode="after")
     def _numbers_of_changes(self) -> Self:
