@@ -17,6 +17,7 @@ from functions.api.standing import Standing, outcome_so_far, recalled, standing
 from shared import wiring
 from shared.domain.actions import ActionOutcome
 from shared.domain.clusters import ClusterMatch
+from shared.domain.labels.impact import Accepting
 from shared.domain.labels.planning import Rules, subject
 from shared.domain.labels.selection import NodeFilter, select
 from shared.domain.names import COMMITTED, NAMED_NODES
@@ -44,8 +45,8 @@ class TaskQuery(BaseModel):
     subtaskerrors: bool = Field(default=False, description="Add `subtask_errors`, by id.")
 
 
-class CreateTask(BaseModel):
-    """Relabel the nodes that a filter means (none: every node)."""
+class CreateTask(Accepting):
+    """Relabel the nodes that a filter means (none: every node), beyond the limits as far as that is accepted (docs/limits.md)."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -113,7 +114,9 @@ def create_task(body: CreateTask) -> Response:
     chosen = body.node_filter.model_dump(exclude_none=True) if body.node_filter else None
     kept = {"design_ref": body.design_ref, "node_filter": chosen}
     where = {"cluster": body.cluster, "clusters": body.clusters}
-    accepted = start(body.action, {"node_filter": chosen or EVERY_NODE, "revision": revision, **where}, world, kept=kept)
+    accepted = start(
+        body.action, {"node_filter": chosen or EVERY_NODE, "revision": revision, **where, **body.accepting()}, world, kept=kept
+    )
     answer = task_of(Standing(accepted, None, None, "Pending"), []).model_copy(update={"status": "requested", "node_filter": chosen})
     return send(answer, 201, {"Location": f"{request.script_root}/v1.0/tasks/{accepted.id}"})
 

@@ -240,7 +240,8 @@ def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
 
 def ended_line(action: str, result: str, counts: Mapping[str, int], message: str, of: str = "") -> str:
     """How an action ended, in one line."""
-    counted = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "no nodes"
+    none = "nothing was written" if result == "blocked" else "no nodes"
+    counted = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or none
     counted += f" of {sum(counts.values())} {of}" if of and counts else ""
     return f"action {action}: {result} ({counted})" + (f": {message}" if message else "")
 

@@ -102,9 +102,10 @@ def _observed(name: str, declared: Declarations, in_force: InForce, world: World
         return Listing(cluster.nodes(), world.server_version(name, cluster), cluster.owner), ""
     except ClusterError as error:
         owner = world.settings.field_managers
+        why = f"cluster {name} does not answer ({error})" if world.knows(name, declared) else "no cluster is named to look at"
         unseen = (
-            f"cluster {name} does not answer ({error}): counted from the documents, as if its nodes were as they are released; labels of "
-            "others, nodes that no document names, and policies that select by the nodes' own labels are not in it"
+            f"{why}: counted from the documents, as if the nodes were as they are released; without labels of others, nodes that no "
+            "document names, and policies that select by the nodes' own labels"
         )
         return Listing(list(_as_released(name, in_force, world, owner)), "", owner), unseen
 
