@@ -81,7 +81,7 @@ locals {
         filter = join(" AND ", [
           "resource.type=\"cloud_scheduler_job\"",
           "resource.labels.job_id=(${local.jobs})",
-          "(protoPayload.methodName=\"google.cloud.scheduler.v1.CloudScheduler.PauseJob\" OR severity>=ERROR)",
+          "(protoPayload.methodName=~\"[.]CloudScheduler[.]PauseJob$\" OR severity>=ERROR)",
         ])
       }
     },

@@ -55,10 +55,11 @@ def test_every_page_that_the_code_cites_is_there() -> None:
     assert [page for page in sorted(cited) if not (ROOT / page).is_file()] == []
 
 
-def test_every_test_that_a_page_names_is_there() -> None:
-    """What holds a rule of docs/security.md is a test: a row whose test is gone holds nothing."""
+@pytest.mark.parametrize("page", ["security.md", "assumptions.md"])
+def test_every_test_that_a_page_names_is_there(page: str) -> None:
+    """What holds a rule of these pages is a test: a row whose test is gone holds nothing."""
     lost, named = [], 0
-    for line in text(ROOT / "docs" / "security.md").splitlines():
+    for line in text(ROOT / "docs" / page).splitlines():
         file = ""
         for given, test in NAMED_TEST.findall(line):
             file = given or file  # `::test_x` is of the file that the row named before
@@ -70,6 +71,16 @@ def test_every_test_that_a_page_names_is_there() -> None:
                 lost.append(f"{file}::{test}")
     assert named > 20, "the table is read"
     assert lost == []
+
+
+def test_every_assumption_about_google_has_a_source_and_says_what_holds_it() -> None:
+    rows = [line for line in text(ROOT / "docs" / "assumptions.md").splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+    judged = [row for row in cells if row != ["assumed", "source", "held by"]]
+    assert len(judged) > 30
+    assert [row[0] for row in judged if len(row) != 3 or "<https://" not in row[1] or not row[2]] == []
+    unheld = [row[0] for row in judged if not NAMED_TEST.search(row[2]) and not re.search(r"\bno\b|as above", row[2])]
+    assert unheld == [], "neither a test nor the word that there is none"
 
 
 def test_the_index_names_every_page() -> None:
