@@ -185,9 +185,9 @@ def by_another(fleet: Fleet, node: str, **labels: str) -> None:
     fleet.cluster.set_labels(node, labels, "helm")
 
 
-def paused(fleet: Fleet, plan: BoundPlan) -> str:
+def paused(fleet: Fleet, plan: BoundPlan, **more: Any) -> str:
     """An action that was planned, and whose parts wait."""
-    request = RelabelRequest(plan=plan, action=(action := str(ULID())), requested_by="an operator")
+    request = RelabelRequest(plan=plan, action=(action := str(ULID())), requested_by="an operator", **more)
     accept(request, action, fleet.world, fleet.now)
     control(action, "pause", "an operator", fleet.world, fleet.now)
     fleet.cloud.publish(RelabelRequest.TOPIC, [request.outgoing()])
