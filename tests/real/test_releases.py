@@ -8,8 +8,10 @@ import pytest
 
 from shared import telemetry, wiring
 from shared.adapters.kubernetes import Kubernetes
+from shared.domain.labels.node_states import NodesRequest
 from shared.domain.names import DRIFT_SWEEP
 from shared.work.control import control
+from shared.work.nodes import node_states
 from tests.kube_apiserver import Fleet as RealNodes
 from tests.stories.sites import Site, design, policies
 from tests.stories.test_limits import MISTAKES
@@ -117,3 +119,14 @@ def test_labels_that_the_api_server_refuses_leave_no_override(site: Site) -> Non
     assert refused.status_code == 409
     sweeps(site)
     assert site.labels("n0000") == BROUGHT
+
+
+def test_nodes_are_shown_with_the_holders_that_the_api_server_names_and_with_who_changed_what(site: Site, real_fleet: RealNodes) -> None:
+    real_fleet.set_labels("n0000", {"tier": "tin"}, manager="a-colleague")
+    states = node_states(NodesRequest(names=["n0000", "n0001"]), site.world).nodes
+    assert states["n0000"].message == "tier is 'tin' by a-colleague, it should be 'gold'"
+    assert (states["n0000"].in_sync, states["n0000"].reason, states["n0000"].holders["tier"]) == (False, "Drift", ["a-colleague"])
+    assert (states["n0001"].in_sync, states["n0001"].reason, str(states["n0001"].release)) == (True, "", "revision 1")
+    assert states["n0001"].labels.items() >= BROUGHT.items()
+    real_fleet.delete("n0001")
+    assert node_states(NodesRequest(names=["n0001"]), site.world).nodes["n0001"].reason == "NodeNotFound"
