@@ -187,6 +187,15 @@ resource "google_monitoring_alert_policy" "thresholds" {
   documentation {
     content   = local.runbook[each.key]
     mime_type = "text/markdown"
+
+    dynamic "links" {
+      for_each = var.docs_url == null ? [] : [var.docs_url]
+
+      content {
+        display_name = "Runbook"
+        url          = "${links.value}/runbooks/${each.key}.md"
+      }
+    }
   }
 
   depends_on = [google_project_service.apis]
@@ -215,6 +224,15 @@ resource "google_monitoring_alert_policy" "queries" {
   documentation {
     content   = local.runbook[each.key]
     mime_type = "text/markdown"
+
+    dynamic "links" {
+      for_each = var.docs_url == null ? [] : [var.docs_url]
+
+      content {
+        display_name = "Runbook"
+        url          = "${links.value}/runbooks/${each.key}.md"
+      }
+    }
   }
 
   depends_on = [google_project_service.apis]
@@ -248,6 +266,15 @@ resource "google_monitoring_alert_policy" "matches" {
   documentation {
     content   = local.runbook[each.key]
     mime_type = "text/markdown"
+
+    dynamic "links" {
+      for_each = var.docs_url == null ? [] : [var.docs_url]
+
+      content {
+        display_name = "Runbook"
+        url          = "${links.value}/runbooks/${each.key}.md"
+      }
+    }
   }
 
   depends_on = [google_project_service.apis]

@@ -38,21 +38,23 @@ resource "google_monitoring_dashboard" "hullmark" {
       columns = 12
       tiles = concat(
         [
-          for number, chart in local.charts : {
-            xPos   = number % 2 * 6
-            yPos   = floor(number / 2) * 4
-            width  = 6
-            height = 4
-            widget = {
-              title = chart.title
-              xyChart = {
-                dataSets = [{ plotType = "LINE", timeSeriesQuery = { prometheusQuery = chart.query } }]
+          for number, chart in local.charts : merge(
+            # a zero is not given back by the service, and would be a change in every plan
+            number % 2 == 0 ? {} : { xPos = 6 },
+            number < 2 ? {} : { yPos = floor(number / 2) * 4 },
+            {
+              width  = 6
+              height = 4
+              widget = {
+                title = chart.title
+                xyChart = {
+                  dataSets = [{ plotType = "LINE", timeSeriesQuery = { prometheusQuery = chart.query } }]
+                }
               }
-            }
-          }
+            },
+          )
         ],
         [{
-          xPos   = 0
           yPos   = ceil(length(local.charts) / 2) * 4
           width  = 12
           height = 6

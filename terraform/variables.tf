@@ -77,6 +77,17 @@ variable "hold_traffic" {
   description = "Leave the traffic of functions where it is pinned while they are updated: `make deploy` tries the new revisions first, and then moves it."
 }
 
+variable "docs_url" {
+  type        = string
+  default     = null
+  description = "Where docs/ of this repository can be read, such as https://git.example.com/hullmark/blob/main/docs: each alert then links to its page, too."
+
+  validation {
+    condition     = can(regex("^https://[^ ]*[^/ ]$", coalesce(var.docs_url, "https://none")))
+    error_message = "An https address without a slash at its end."
+  }
+}
+
 variable "docs_folder" {
   type        = string
   default     = null

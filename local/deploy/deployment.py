@@ -100,7 +100,10 @@ class Deployment:
         """Replace what runs: the new revisions get no traffic until one of them has answered."""
         self.say(f"traffic stays with what serves now while the new revisions are made and tried ({len(running)} functions)")
         self.traffic.hold(running, self.variables["archive"])
-        self.tools.terraform("apply", "-input=false", "-auto-approve", "-var=hold_traffic=true", *self._given(known))
+        try:
+            self.tools.terraform("apply", "-input=false", "-auto-approve", "-var=hold_traffic=true", *self._given(known))
+        except CannotDeploy as error:
+            raise CannotDeploy(f"{error}\nTraffic stays with what served before. Deploy again once the cause is gone") from error
         services = self.traffic.services()
         name = f"{self.prefix}relabel-request"
         if name in services:
@@ -169,6 +172,9 @@ class Deployment:
                     "this plan would delete the store, with every revision and action in it: project, store_bucket or name_prefix name"
                     " another one than the deployment has. For a second deployment choose a name_prefix that is new"
                 )
+            prefix = plan.variables.get("name_prefix", self.prefix)
+            if prefix != self.prefix:
+                raise CannotDeploy(f"name_prefix is {prefix!r} somewhere that `make` does not read: set it in terraform.tfvars, as text")
             check_other_projects(self.tools, self.project, plan.variables)
             yield plan
 

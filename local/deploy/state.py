@@ -17,6 +17,7 @@ from local.deploy.tools import FUNCTIONS_API, CannotDeploy, Tools
 
 STORE = "module.hullmark.google_storage_bucket.store"
 """Where the example root keeps the one resource that outlives `destroy`."""
+MARK = "# Made by `make plan` while there is no bucket for the state, and removed by it.\n"
 OVERRIDE = "backend_override.tf"
 """What Terraform reads in place of the root's backend while there is no bucket yet."""
 
@@ -49,6 +50,7 @@ class State:
 
     def open(self) -> None:
         """Let Terraform use the bucket. A state that lies beside the root, from before there was a bucket, moves into it."""
+        self._no_override()
         backend = ("-input=false", f"-backend-config=bucket={self.bucket}", f"-backend-config=prefix={self.name}")
         local = self.tools.root / "terraform.tfstate"
         if not _holds_resources(local):
@@ -71,11 +73,17 @@ class State:
                 f"{self.tools.root / 'terraform.tfstate'} holds this deployment's state: `make deploy` moves it to {self.folder}"
             )
         scratch.mkdir(parents=True, exist_ok=True)
-        override.write_text(f'terraform {{\n  backend "local" {{\n    path = "{scratch}/terraform.tfstate"\n  }}\n}}\n')
+        override.write_text(f'{MARK}terraform {{\n  backend "local" {{\n    path = "{scratch}/terraform.tfstate"\n  }}\n}}\n')
         try:
             self.tools.terraform("init", "-reconfigure", "-input=false")
             yield
         finally:
+            override.unlink()
+
+    def _no_override(self) -> None:
+        """Take away what a plan left behind that was killed."""
+        override = self.tools.root / OVERRIDE
+        if override.exists() and override.read_text().startswith(MARK):
             override.unlink()
 
     def resources(self) -> list[str]:

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from local.deploy import others, smoke
 from local.deploy.deployment import main
-from local.deploy.state import STORE
+from local.deploy.state import MARK, OVERRIDE, STORE
 from tests.terraform.answering import serving
 
 FAKE = """\
@@ -196,6 +196,30 @@ def test_the_states_bucket_is_made_once_private_and_with_its_versions(run: Run, 
     made = position(lines, "storage buckets create gs://fleet-project-hullmark-state .*--public-access-prevention")
     assert made < position(lines, "buckets update gs://fleet-project-hullmark-state --versioning") < position(lines, "terraform init")
     assert "-backend-config=prefix=hullmark" in lines[position(lines, "terraform init")]
+
+
+def test_what_a_killed_plan_left_behind_is_taken_away(run: Run, tools: Path) -> None:
+    left = tools / "root" / OVERRIDE
+    left.write_text(f'{MARK}terraform {{\n  backend "local" {{}}\n}}\n')
+    run("deploy")
+    assert not left.exists()
+    left.write_text('terraform {\n  backend "s3" {}\n}\n')
+    run("deploy")
+    assert left.exists(), "an operator's own stays"
+
+
+def test_a_name_that_make_does_not_read_is_refused(run: Run, tools: Path) -> None:
+    done = run("deploy", answers={"terraform show -json": (json.dumps({"variables": {"name_prefix": {"value": "green-"}}}), 0)})
+    assert done.exit_code == 1
+    assert "name_prefix is 'green-' somewhere that `make` does not read" in done.output
+    assert not any("apply" in line for line in asked(tools))
+
+
+def test_an_upgrade_that_fails_half_way_says_who_gets_the_traffic(run: Run, tools: Path) -> None:
+    done = run("deploy", answers={**UPGRADE, "terraform apply": ("Error: Build failed", 1)})
+    assert done.exit_code == 1
+    assert "Traffic stays with what served before" in done.output
+    assert not any("--to-latest" in line for line in asked(tools))
 
 
 def test_a_bucket_of_somebody_else_is_not_taken_for_one_that_is_not_there(run: Run, tools: Path) -> None:

@@ -22,7 +22,7 @@ from shared.world import Settings
 from tests.stories.fleet import Fleet, a_policy
 from tests.terraform.logs import Entry, counted, matches, said
 from tests.terraform.promtool import firing
-from tests.terraform.running import Planned
+from tests.terraform.running import Planned, Terraform, copied, usual
 
 MINUTES = 360
 CLOCKWORK = "logging_googleapis_com:user_hullmark_clockwork"
@@ -236,6 +236,14 @@ def test_every_alert_says_how_bad_it_is_and_carries_its_page(deployment: Planned
         assert "**Do" in page, name
 
 
+def test_alerts_link_to_their_pages_where_these_can_be_read(terraform: Terraform, tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    plan = terraform.plan(root, usual(root, docs_url="https://git.example.com/hullmark/docs"))
+    for name, policy in policies(plan).items():
+        (link,) = policy["documentation"][0]["links"]
+        assert link["url"] == f"https://git.example.com/hullmark/docs/runbooks/{name}.md"
+
+
 def test_log_matches_are_held_to_a_rate(deployment: Planned) -> None:
     """Without one a policy on log entries is refused."""
     for policy in deployment.all("monitoring_alert_policy", "matches").values():
@@ -253,7 +261,7 @@ def test_the_dashboard_shows_the_four_signals_and_how_actions_ended(deployment: 
     taken = [
         (x, y)
         for tile in tiles
-        for x in range(tile["xPos"], tile["xPos"] + tile["width"])
-        for y in range(tile["yPos"], tile["yPos"] + tile["height"])
+        for x in range(tile.get("xPos", 0), tile.get("xPos", 0) + tile["width"])
+        for y in range(tile.get("yPos", 0), tile.get("yPos", 0) + tile["height"])
     ]
     assert len(taken) == len(set(taken)), "tiles overlap"

@@ -54,6 +54,7 @@ module "hullmark" {
   identity              = var.identity
   webhook_invokers      = var.webhook_invokers
   notification_channels = var.notification_channels
+  docs_url              = var.docs_url
 
   keep_actions_days     = var.keep_actions_days
   unacked_alert_minutes = var.unacked_alert_minutes

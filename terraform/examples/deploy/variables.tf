@@ -57,6 +57,12 @@ variable "settings" {
   description = "Further settings: action_seconds, in_flight, owner, writes_per_second."
 }
 
+variable "docs_url" {
+  type        = string
+  default     = null
+  description = "Where docs/ can be read, for the alerts' links."
+}
+
 variable "keep_actions_days" {
   type        = number
   default     = 90
