@@ -67,9 +67,9 @@ class Telling:
         self.say("A colleague changes a label by hand. The cluster's event is enough: it is repaired at once, and their own label stays.")
         self.run("simulate label gpu01 accelerator=none team=ml --as a-colleague")
         self.say("Events get lost. Then the node says what is wrong, and the hourly sweep repairs it.")
-        self.run("simulate label gpu02 accelerator- --no-event", first=1)
+        self.run("simulate label gpu02 accelerator- --no-event")
         self.run("nodes gpu02 gpu03")
-        self.run("clock --once", expect=3, last=1)
+        self.run("clock --once", expect=3)
 
         self.say("Now a mistake: one file is staged in place of the whole site. Look at what the commit says.")
         self.run("documents stage -f site/policies.yaml")
@@ -93,8 +93,8 @@ class Telling:
         time.sleep(self._pace)
         talk().print(f"\n[bold cyan]#[/bold cyan] {escape(text)}")
 
-    def run(self, words: str, expect: int = 0, first: int = 0, last: int = 0) -> None:
-        """Run one of our own commands. With `first` or `last`, only so many lines of what it prints."""
+    def run(self, words: str, expect: int = 0, last: int = 0) -> None:
+        """Run one of our own commands. With `last`, only so many lines of what it prints."""
         import shlex
 
         from local.cli import main
@@ -106,7 +106,7 @@ class Telling:
                 main(shlex.split(words))
             except SystemExit as ending:
                 code = int(ending.code or 0)
-        for line in shortened(printed.getvalue(), width, first, last):
+        for line in shortened(printed.getvalue(), width, last):
             click.echo(line)
         if code != expect:
             raise click.ClickException(f"the demo expected exit code {expect} of `hullmark {words}` and got {code}")
@@ -127,10 +127,9 @@ class Telling:
             click.echo(line)
 
 
-def shortened(text: str, width: int, first: int = 0, last: int = 0) -> list[str]:
-    """The lines of a text, long ones wrapped; with `first` or `last`, so many of them, and how many are left out."""
+def shortened(text: str, width: int, last: int = 0) -> list[str]:
+    """The lines of a text, long ones wrapped; with `last`, so many of them, and how many are left out."""
     kept = text.rstrip("\n").split("\n")
-    left_out = len(kept) - first - last
-    if (first or last) and left_out > 0:
-        kept = [*kept[:first], f"… {left_out} more lines …", *kept[len(kept) - last :]]
+    if last and len(kept) > last:
+        kept = [f"… {len(kept) - last} lines …", *kept[-last:]]
     return [part for line in kept for part in textwrap.wrap(line, width, subsequent_indent="  ") or [""]]

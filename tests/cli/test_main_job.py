@@ -349,7 +349,7 @@ def test_the_demo_tells_its_story_to_the_end(hullmark: Hullmark) -> None:
         "Drift: accelerator is missing, it should be 'hopper'",
         "drift_sweep of default: partial_success (1 changed,",
         "beyond the limits: it removes labels from 26 of 27 nodes",
-        "blocked (no nodes): it removes labels from 26 of 27 nodes",
+        "blocked (nothing was written): it removes labels from 26 of 27 nodes",
         "NewerRevisionWaits: revision 2 is committed and not released to it",
         "rejected: 2",
         "cluster default, 27 nodes: no label changes",
