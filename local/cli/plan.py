@@ -62,6 +62,8 @@ def plan(
         emit(form, planned.summary(), lambda: _summary_lines(planned))
     else:
         emit(form, answer, lambda: _plan_lines(planned))
+    if planned.beyond:
+        click.echo(f"warning: beyond the limits: {planned.beyond.message}; a relabel of these nodes is blocked without it", err=True)
     if listed and listed.ownerless:
         hidden = "what Hullmark owns and would remove, and from whom it would take what"
         note = f"note: {nodes_file} has no managedFields, so {hidden}, can't be seen in it"

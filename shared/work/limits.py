@@ -147,20 +147,32 @@ def bounds_in(cluster: str, in_force: InForce, world: World, newest: Declaration
         return bounds
 
 
+def _bounds_for(revision: int | None, cluster: str, in_force: InForce, world: World, newest: Declarations | None = None) -> Bounds:
+    """The limits for a revision in a cluster. What the cluster has already, released again, repairs: then only labels that would be removed
+    count.
+    """
+    bounds = bounds_in(cluster, in_force, world, newest)
+    return Bounds(removals=bounds.removals) if revision == in_force.state(cluster).base else bounds
+
+
+def would_exceed(impact: Impact, declared: Declarations, in_force: InForce, world: World) -> Beyond | None:
+    """What would keep a relabel by these documents from being sent out, as far as nobody has accepted it."""
+    name, number = impact.cluster, declared.number
+    kept = world.acceptances.holding(number, name, in_force.state(name).base) if number else ()
+    return verdict(impact, _bounds_for(number, name, in_force, world, declared), kept=kept)
+
+
 def beyond_limits(request: ActionRequest, impact: Impact | None, world: World, now: datetime) -> Beyond | None:
     """What keeps a planned request from being sent out; None where nothing does. What it accepts of that is recorded.
 
     Nodes that a person named are the person's word (a plan's are not: a pipeline makes and applies plans); a sweep has its own measure.
-    What the cluster has already, released again, repairs: then only labels that would be removed count.
     """
     named = request.target_nodes is not None and request.plan is None
     if impact is None or named or request.name == DRIFT_SWEEP:
         return None
     in_force = world.releases.look()
     base = in_force.state(request.cluster).base
-    bounds = bounds_in(request.cluster, in_force, world)
-    if request.revision == base:
-        bounds = Bounds(removals=bounds.removals)
+    bounds = _bounds_for(request.revision, request.cluster, in_force, world)
     others = world.actions.count(request, Others(impact.removals, impact.takeovers, impact.changes))
     beyond = verdict(impact, bounds, request.accepted, others=others)
     if beyond is None and request.accepted and not request.dry_run and verdict(impact, bounds, others=others):

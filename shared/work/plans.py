@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.plans import LabelPlan, PlanRequest, Waits, label_plan
+from shared.domain.labels.tally import Tally
 from shared.ledger.declared import Declared
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
 from shared.ports import Cluster, Refused
 from shared.work.intake import NO_REVISION, Refusal, Rejected, refuse_unknown
-from shared.work.planning import ByRelease, Declarations, Ground, Observed, decisions, record_of
+from shared.work.limits import would_exceed
+from shared.work.planning import ByRelease, Counted, Declarations, Ground, Observed, decisions, record_of
 from shared.world import World
 
 
@@ -29,7 +31,7 @@ def plan_committed(asked: PlanRequest, world: World) -> LabelPlan:
     if asked.released:
         plan = _plan_released(asked, name, in_force, revision, world)
     else:
-        plan = plan_nodes(asked, revision, cluster, name, record_of(name, in_force, world, adopt=asked.adopt))
+        plan = _plan_measured(asked, revision, cluster, name, in_force, world)
     return plan.model_copy(update={"waits": Waits.of(revision.number, in_force.state(name).base)})
 
 
@@ -52,7 +54,17 @@ def _plan_released(asked: PlanRequest, name: str, in_force: InForce, committed: 
 def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> LabelPlan:
     """Plan these documents against the cluster itself. Raises what `plan_committed` raises."""
     name, cluster = _cluster(asked, declared, world)
-    return plan_nodes(asked, declared, cluster, name, record_of(name, world.releases.look(), world, adopt=asked.adopt))
+    return _plan_measured(asked, declared, cluster, name, world.releases.look(), world)
+
+
+def _plan_measured(asked: PlanRequest, declared: Declarations, cluster: Cluster, name: str, in_force: InForce, world: World) -> LabelPlan:
+    """Plan these documents, and say whether a limit would keep a relabel from being sent out. Nodes that are named are not measured."""
+    counted, tally = Counted(cluster), Tally(name)
+    plan = plan_nodes(asked, declared, counted, name, record_of(name, in_force, world, adopt=asked.adopt), tally)
+    if asked.target_nodes is not None:
+        return plan
+    impact = tally.impact(counted.count, whole=asked.node_filter is None)
+    return plan.model_copy(update={"impact": impact, "beyond": would_exceed(impact, declared, in_force, world)})
 
 
 def _cluster(asked: PlanRequest, declared: Declarations, world: World) -> tuple[str, Cluster]:
@@ -63,10 +75,15 @@ def _cluster(asked: PlanRequest, declared: Declarations, world: World) -> tuple[
         raise Rejected(Refusal(refused.reason, str(refused))) from refused
 
 
-def plan_nodes(asked: PlanRequest, declared: Declarations, cluster: Observed, name: str, record: Declared | None = None) -> LabelPlan:
-    """Plan these documents against these nodes. `record`: what the store has declared so far. Raises Rejected for nodes that neither
-    knows.
+def plan_nodes(
+    asked: PlanRequest, declared: Declarations, cluster: Observed, name: str, record: Declared | None = None, tally: Tally | None = None
+) -> LabelPlan:
+    """Plan these documents against these nodes. `record`: what the store has declared so far. `tally` counts along. Raises Rejected for
+    nodes that neither knows.
     """
+    tally = tally or Tally(name)
     refuse_unknown(asked.target_nodes or (), declared, cluster, name)
     ground = replace(Ground.of(name, cluster, declared, asked.server_version), record=record)
-    return label_plan(decisions(asked, ground), revision=declared.number, cluster=name, server_version=ground.server_version)
+    return label_plan(
+        tally.counting(decisions(asked, ground)), revision=declared.number, cluster=name, server_version=ground.server_version
+    )

@@ -46,6 +46,11 @@ def test_an_empty_file_is_refused_and_one_file_of_a_folder_is_told_at_the_commit
     )
     assert ran.err == f"warning: beyond the limits: {beyond}; a relabel of the site is blocked without it\n"
 
+    planned = cluster("plan")
+    assert (planned.code, planned.err) == (2, f"warning: beyond the limits: {beyond}; a relabel of these nodes is blocked without it\n")
+    assert cluster("plan", "-o", "json").json["beyond"] == {"reason": "TooManyRemovals", "message": beyond}
+    assert cluster("plan", "--target", "n1,n2,n3,n4", "-o", "json").json["beyond"] is None
+    assert "beyond the limits" in cluster("plan", "-f", "folder/site.yaml").err
     blocked = cluster("relabel", "--all")
     assert blocked.code == 4
     assert blocked.out.endswith(f": blocked (nothing was written): {beyond}\n")

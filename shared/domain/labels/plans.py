@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from shared.domain.labels.bound import BoundPlan, NodeChange, differing
+from shared.domain.labels.impact import Beyond, Impact
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.selection import Selection, names_listed
 from shared.domain.nodes import Node
@@ -98,6 +99,10 @@ class LabelPlan(BaseModel):
     unchanged: int
     missing: list[str]
     blocked: dict[str, Blocked]
+    impact: Impact | None = None
+    """Of a plan of more than named nodes: how many change, lose labels, have others' values replaced."""
+    beyond: Beyond | None = None
+    """Which limit keeps a relabel of these nodes from being sent out, and how to accept it; null where none does."""
 
     @property
     def failing(self) -> int:
@@ -119,7 +124,9 @@ class LabelPlan(BaseModel):
     def summary(self) -> dict[str, Any]:
         """The plan with counts in place of names."""
         counts = {"changing": len(self.nodes), "unchanged": self.unchanged, "missing": len(self.missing), "blocked": len(self.blocked)}
-        head = self.model_dump(mode="json", include={"revision", "waits", "released", "unreleased", "cluster", "server_version"})
+        head = self.model_dump(
+            mode="json", include={"revision", "waits", "released", "unreleased", "cluster", "server_version", "impact", "beyond"}
+        )
         return head | counts | {"keys": {key: count.model_dump() for key, count in self.keys().items()}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from shared.domain.labels.impact import Impact
@@ -45,6 +45,12 @@ class Tally:
             self._losing.add(name)
         if decided.contested:
             self._taking.add(name)
+
+    def counting(self, decided: Iterable[tuple[str, Settled | Write]]) -> Iterator[tuple[str, Settled | Write]]:
+        """The same decisions, counted as they go by."""
+        for name, decision in decided:
+            self.add(name, decision)
+            yield name, decision
 
     @property
     def takes_away(self) -> bool:
@@ -96,9 +102,9 @@ def _most(counts: Counter[K]) -> dict[K, int]:
     return dict(sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))[:KEYS])
 
 
-def impact_of(cluster: str, nodes: int, decided: Iterable[tuple[str, Settled | Write]], *, whole: bool = True, unseen: str = "") -> Impact:
+def impact_of(cluster: str, nodes: int, decided: Iterable[tuple[str, Settled | Write]], *, whole: bool = True) -> Impact:
     """The impact of these decisions."""
     tally = Tally(cluster)
     for name, decision in decided:
         tally.add(name, decision)
-    return tally.impact(nodes, whole=whole, unseen=unseen)
+    return tally.impact(nodes, whole=whole)
