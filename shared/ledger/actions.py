@@ -46,6 +46,8 @@ from shared.ledger.records import RecordUnreadable, numbered, read_as, read_reco
 from shared.messages import Notice, PartResult
 from shared.ports import ObjectStore
 
+BROUGHT_AGAIN = timedelta(minutes=30)
+"""How long a quiet sweep is kept at least: its request, brought again, would run once more and be told under the same id."""
 UNREADABLE_MARK_DAYS = 1
 """After so many days, by its id, an action that was never accepted is forgotten although its mark tells no deadline."""
 
@@ -172,12 +174,15 @@ class Actions:
         return found.requested_at if found else began(action)
 
     def keep_newest_quiet(self, sweep: ActionRequest) -> None:
-        """Of a cluster's sweeps that changed nothing keep the newest, and remove the records of the others: one is made every hour."""
+        """Of a cluster's sweeps that changed nothing keep the newest, and remove the records of older ones: one is made every hour."""
         quiet = f"quiet-sweeps/{sweep.cluster}/"
         self._store.create(f"{quiet}{sweep.id}", sweep.requested_at.isoformat().encode())
         for mark in self._store.keys(quiet)[:-1]:
             with contextlib.suppress(RecordUnreadable):  # it goes with its day
-                self._forgotten(entry_of(mark.removeprefix(quiet), read_as(mark, self._store.get(mark) or b"", _moment)))
+                asked_at = read_as(mark, self._store.get(mark) or b"", _moment)
+                if asked_at > sweep.requested_at - BROUGHT_AGAIN:
+                    continue
+                self._forgotten(entry_of(mark.removeprefix(quiet), asked_at))
             self._store.delete(mark)
 
     def _forgotten(self, key: str) -> bool:

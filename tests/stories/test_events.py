@@ -268,6 +268,18 @@ def test_an_event_says_that_a_newer_revision_waits_and_writes_nothing(fleet: Fle
     assert fleet.labels("n1") == {"rack": "r7"}
 
 
+def test_a_quiet_sweep_is_kept_for_as_long_as_the_bus_may_bring_its_request_again(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={})
+    fleet.relabels()
+    first = the_clock_sweeps(fleet)
+    fleet.now -= timedelta(minutes=45)
+    second = the_clock_sweeps(fleet)
+    assert {first, second} <= set(fleet.world.actions.ids())
+    third = the_clock_sweeps(fleet)
+    assert {first, second, third}.intersection(fleet.world.actions.ids()) == {third}
+
+
 def test_a_sweep_that_the_bus_brings_again_once_it_is_forgotten_changes_nothing(fleet: Fleet) -> None:
     fleet.declares({"n1": {"rack": "r7"}})
     fleet.has_nodes(n1={})
@@ -278,8 +290,10 @@ def test_a_sweep_that_the_bus_brings_again_once_it_is_forgotten_changes_nothing(
     fleet.cloud.publish(PartResult.TOPIC, [PartResult(action=first).outgoing()])
     fleet.cloud.drain()
 
-    assert (fleet.world.actions.begun(first), fleet.world.actions.begun(second)) == (False, True)
     assert (fleet.labels("n1"), fleet.cloud.dead) == ({"rack": "r7"}, [])
+    assert fleet.world.actions.open() == []
+    third = the_clock_sweeps(fleet)
+    assert {first, second, third}.intersection(fleet.world.actions.ids()) == {third}
 
 
 def test_a_quiet_sweep_whose_mark_cannot_be_read_goes_with_its_day(fleet: Fleet) -> None:
