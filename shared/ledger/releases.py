@@ -44,7 +44,7 @@ from shared.domain.labels.releases import (
 )
 from shared.domain.names import SITE_TAGS
 from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
-from shared.ledger.revisions import Revision, Revisions
+from shared.ledger.revisions import Revision, Revisions, UnknownRevision, revision_key
 from shared.ports import ObjectStore, StoreError
 
 NAMES_INLINE = 1000
@@ -176,12 +176,12 @@ class InForce:
     def holding(self, cluster: str) -> Revision | None:
         """The revision that holds for a cluster as a whole: for its pods' policies, for nodes that nobody has seen yet. None: none does."""
         base = self.state(cluster).base
-        return self._revisions.get(base) if base else None
+        return self._releases.revision(base) if base else None
 
     def revision_for(self, cluster: str, node: str) -> Revision | None:
         """The revision that is released to one node; None: the documents have no say about it yet."""
         mark = self.mark(cluster, node)
-        return self._revisions.get(mark.revision) if mark.revision else None
+        return self._releases.revision(mark.revision) if mark.revision else None
 
 
 class Releases:
@@ -276,6 +276,13 @@ class Releases:
         """The newest revision that may be on nodes though no release says so: from before releases were kept."""
         began = read_record(self._store, BEGAN, Began)
         return began.newest if began and began.newest else self._revisions.newest()
+
+    def revision(self, number: int) -> Revision:
+        """A revision that is released; it is there. Raises RecordUnreadable, also where it is lost: none before it takes its place."""
+        try:
+            return self._revisions.get(number)
+        except UnknownRevision as lost:
+            raise RecordUnreadable(revision_key(number), "it is missing") from lost
 
     def override_of(self, mark: Mark) -> Override:
         """The override that a mark names. Raises RecordUnreadable."""

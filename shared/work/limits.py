@@ -120,7 +120,7 @@ def _as_released(name: str, in_force: InForce, world: World, owner: Owner) -> It
         if mark.override:
             labels: Mapping[str, str] = world.releases.override_of(mark).labels
         else:
-            labels = _declared(node, name, world.revisions.get(mark.revision) if mark.revision else None, owner)
+            labels = _declared(node, name, world.releases.revision(mark.revision) if mark.revision else None, owner)
         yield Node(node, "", labels, "", dict.fromkeys(labels, (owner.name,)), {owner.name: frozenset(labels)})
 
 

@@ -259,7 +259,7 @@ class ByRelease:
         return found
 
     def _made(self, mark: Mark) -> Ground:
-        declared = self._world.revisions.get(mark.revision) if mark.revision else Nothing()
+        declared = self._world.releases.revision(mark.revision) if mark.revision else Nothing()
         ground = replace(Ground.of(self._name, self.cluster, declared, self._version()), record=self._record)
         if mark.override:
             override = self._world.releases.override_of(mark)

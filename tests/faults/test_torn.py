@@ -23,8 +23,9 @@ from shared import telemetry, wiring
 from shared.adapters.simulated import Simulated
 from shared.domain import actions
 from shared.domain.labels.events import change_of
+from shared.ledger import releases
 from shared.ledger.acceptances import Accepted
-from shared.messages import DeadlineCheck, NodeChanged, RelabelRequest, VersionCheck
+from shared.messages import DeadlineCheck, NodeChanged, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
 from shared.work.control import control
 from shared.work.intake import accept
@@ -65,6 +66,13 @@ PATTERNS = {
     "told": r"told/.+\.json",
     "fleet": r"fleet/[^/]+/[^/]+/\d{6}\.json",
     "version notice": r"notices/versions/\d{4}-\d\d/[0-9a-f]{40}",
+    "release": r"releases/[^/]+/\d{6}\.json",
+    "names": r"releases/[^/]+/names/ID\.json",
+    "under": r"releases/[^/]+/under/ID\.json",
+    "release head": r"release-heads/[^/]+/\d{6}",
+    "releases began": r"upgrades/releases",
+    "override": r"overrides/ID\.json",
+    "quiet": r"quiet-sweeps/[^/]+/ID",
     "node": r"clusters/[^/]+/nodes/[^/]+/\d{10}\.json",
     "seal": r"clusters/[^/]+/sealed/[^/]+/\d{10}",
     "seed": r"clusters/[^/]+/seed\.json",
@@ -115,7 +123,10 @@ def written() -> dict[str, bytes]:
         fleet.cloud.drain()
     fleet.cloud.publish(VersionCheck.TOPIC, [VersionCheck(clusters=["garden/s"], force_window=True).outgoing()])
     fleet.cloud.drain()
-    fleet.commits(a_policy("p", {"names": list(NODES)}, {"rack": "r2"}), cloud_profile(), shoot("s"), shoot("t"))
+    for _ in range(2):
+        fleet.cloud.publish(RelabelRequest.TOPIC, [Outgoing(b'{"name": "drift_sweep"}')])
+        fleet.cloud.drain()
+    fleet.commits(a_policy("p", {"names": list(NODES)}, {"rack": "r2"}), cloud_profile(), shoot("s"), shoot("t"), adopted=False)
 
     def at_first_write(action: str, verb: str) -> Callable[[str, str], None]:
         def before(call: str, _node: str) -> None:
@@ -137,12 +148,22 @@ def written() -> dict[str, bytes]:
     fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
     fleet.cloud.drain()
     fleet.world.losses.claim("default", ["n1"], lambda count: count < 2, fleet.now, single=True)
+    fleet.world.releases.override("default", "n3", {"rack": "mine"}, "an operator", fleet.now)
+    stopped_in_turn(fleet)
     fleet.world.acceptances.add(Accepted(revision=2, cluster="default", base=1, removals=4, by="an operator", at=fleet.now))
     fleet.world.store.create(f"open-actions/{LOST}", (fleet.now + timedelta(hours=1)).isoformat().encode())
     store = fleet.world.store
     found = {key: store.get(key) or b"" for key in store.keys("")}
     wiring.install(None)
     return found
+
+
+def stopped_in_turn(fleet: FrontDoor) -> None:
+    """In another cluster: a site action is stopped under another one that runs."""
+    chain = fleet.world.releases
+    for revision, action in enumerate((LOST, ACCEPTED), 2):
+        chain.to_all("afar", action, revision, since=0, by="an operator", at=fleet.now)
+    chain.take_back("afar", LOST, ["n1"], since=0, by="an operator", at=fleet.now)
 
 
 def control_on_plan(fleet: FrontDoor, action: str, verb: str) -> None:
@@ -177,6 +198,8 @@ class Row:
     """Truncated, empty or garbage."""
     missing: Mapping[str, str | None] = field(default_factory=dict)
     future: Mapping[str, str | None] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    """What stays open until the object can be read again, where it is torn or missing."""
 
     def changed(self, damage: str) -> Mapping[str, str | None]:
         return {"missing": self.missing, "from the future": self.future}.get(damage, self.torn)
@@ -228,6 +251,25 @@ TABLE = (
     Row("told"),
     Row("fleet"),
     Row("version notice"),
+    Row(
+        "release",
+        "default/",
+        torn={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: SAYS_FAILURE},
+        missing={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: SAYS_FAILURE},
+        waiting=(STOPPED,),
+    ),
+    Row("release", "default/000001"),
+    Row(
+        "names",
+        torn={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE},
+        missing={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE},
+        waiting=(STOPPED,),
+    ),
+    Row("under"),
+    Row("release head"),
+    Row("releases began"),
+    Row("override"),
+    Row("quiet"),
     Row("node", torn={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: SAYS_FAILURE}),
     Row("seal"),
     Row("seed", torn={FRESH: SAYS_FAILURE}),
@@ -237,6 +279,7 @@ TABLE = (
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(actions, "PART_SIZE", 2)
+    monkeypatch.setattr(releases, "NAMES_INLINE", 1)
     yield
     wiring.install(None)
 
@@ -282,8 +325,10 @@ class Seen:
         assert {action: row["result"] for action, row in rows.items()} == {action: each["result"] for action, each in found.items()}
         return found
 
-    def goes_on(self) -> None:
-        """The paused actions go on, then time passes and the clock sweeps, twice; in between there is no more to tell."""
+    def goes_on(self, *waiting: str) -> None:
+        """The paused actions go on, then time passes and the clock sweeps, twice; in between there is no more to tell. Only those that are
+        `waiting`, to take back what can't be read, stay open.
+        """
         for action in (RUNNING, PLANNED):
             if self.fleet.world.actions.paused(action) and self.fleet.world.actions.lifecycle(action) == "Paused":
                 self.fleet.post(f"/v1.0/actions/{action}/control/unpause")
@@ -291,10 +336,10 @@ class Seen:
         self.sweep()
         self.fleet.now += timedelta(days=2)
         self.sweep()
-        told = len(self.fleet.cloud.notices)
+        told = {notice.id for notice in self.fleet.cloud.notices}
         self.sweep()
-        assert len(self.fleet.cloud.notices) == told, "a sweep tells of what was told before"
-        assert self.fleet.world.actions.open() == [], "open for ever"
+        assert {notice.id for notice in self.fleet.cloud.notices} == told, "a sweep tells of something new"
+        assert self.fleet.world.actions.open() == sorted(waiting), "open for ever"
         assert not self.fleet.cloud.dead, [(dead.step, dead.error) for dead in self.fleet.cloud.dead]
 
     def sweep(self) -> None:
@@ -319,10 +364,10 @@ def test_every_kind_of_object_that_a_full_run_writes_is_in_the_table() -> None:
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.kind} {row.of[-1:]}")
 def test_one_damaged_object_stops_nothing_but_itself(row: Row, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = Seen(copied(row.victim, damage), monkeypatch, row.of or RUNNING)
+    seen = Seen(copied(row.victim, damage), monkeypatch, row.of if row.of in UNDAMAGED else RUNNING)
     seen.answers()
     seen.starts_afresh()
-    seen.goes_on()
+    seen.goes_on(*(() if damage == "from the future" else row.waiting))
     found = seen.answers()
     for action, result in UNDAMAGED.items():
         expected = row.changed(damage).get(action, result)
@@ -339,3 +384,36 @@ def test_undamaged_everything_ends_as_the_table_says(monkeypatch: pytest.MonkeyP
     seen.starts_afresh()
     seen.goes_on()
     assert {action: result for action, result in results(seen.answers()).items() if action in UNDAMAGED} == UNDAMAGED
+
+
+AGAIN = "01KAJ00000000000000000000A"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "garbage", "missing"])
+@pytest.mark.parametrize("kind", ["release", "names"])
+def test_a_cluster_whose_release_can_not_be_read_is_left_alone_and_told_of_until_it_is_restored(
+    kind: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (torn,) = (row.victim for row in TABLE if row.kind == kind and row.of != "default/000001")
+    fleet = copied(torn, damage)
+    store = fleet.world.store
+    seen = Seen(fleet, monkeypatch)
+    for name in NODES:
+        fleet.cluster.set_labels(name, {"rack": "theirs"}, "other-operator")
+        fleet.cloud.publish(NodeChanged.TOPIC, [NodeChanged(name=name, kind="changed", cluster="default").outgoing()])
+    fleet.sends(action=AGAIN, name="drift_sweep")
+    seen.starts_afresh()
+    left_alone = [name for name in NODES if fleet.labels(name)["rack"] == "theirs"]
+    assert len(left_alone) == len(NODES) if kind == "release" else left_alone
+    assert torn in fleet.get(f"/v1.0/actions/{AGAIN}/outcome").text
+    assert torn in fleet.get(f"/v1.0/actions/{FRESH}/outcome").text
+    assert torn in fleet.get(f"/actions/{FRESH}").text
+    assert not [key for key in store.keys("releases/default/") if key not in written()]
+
+    store.delete(torn)
+    store.create(torn, written()[torn])
+    seen.goes_on()
+    seen.fleet.sends(action=LOST, name="drift_sweep")
+    fleet.cloud.drain()
+    assert fleet.ended(LOST).result == "success"
+    assert {fleet.labels(name)["rack"] for name in NODES} == {"r2", "mine"}
