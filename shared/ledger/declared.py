@@ -44,9 +44,11 @@ class Declared:
         return left - self._by_overrides(node) if left else left
 
     def _numbers(self, node: str) -> range:
-        """The revisions that count, newest first. Of a release from before releases were kept, all there were: each may be on some node."""
+        """The revisions that count, newest first: also those whose release was taken back, because parts of it may have been written. Of a
+        release from before releases were kept, all there were: each may be on some node.
+        """
         mark = self._released.mark(node)
-        newest = self._before if mark.revision and not mark.k else mark.revision
+        newest = max(self._before if mark.revision and not mark.k else mark.revision, self._released.tried)
         return range(newest, max(0, newest - LOOKED_BACK), -1)
 
     @functools.cached_property

@@ -106,6 +106,11 @@ class Released:
         return self._state.base_k
 
     @property
+    def tried(self) -> int:
+        """The highest revision that was released to any node and taken back; 0 where none was."""
+        return self._state.tried
+
+    @property
     def about(self) -> State:
         """The state as its object has it: by whom, when, why. `names` may be elsewhere."""
         return self._state
@@ -338,8 +343,12 @@ class Releases:
         act = self.find(cluster, action, since)
         if act is None:
             return
-        cause = Cause("taken back", action, act.revision)
-        self._change(cluster, lambda state, _: self._taken_back(cluster, state, act, done), cause, by, at)
+
+        def decide(state: State, _: int) -> State:
+            left = self._taken_back(cluster, state, act, done)
+            return msgspec.structs.replace(left, tried=max(state.tried, act.revision))
+
+        self._change(cluster, decide, Cause("taken back", action, act.revision), by, at)
 
     def _taken_back(self, cluster: str, state: State, act: Act, done: Collection[str]) -> State:
         """The action's release may be the base, or a node's, or under another site action that has not ended."""

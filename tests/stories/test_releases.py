@@ -416,3 +416,17 @@ def test_a_node_not_yet_written_when_a_first_action_was_stopped_is_told_as_stopp
     fleet.cloud.drain()
     assert fleet.ended(action).counts == {"stopped": 1}
     assert fleet.labels("n1") == {}
+
+
+def test_a_label_that_only_a_stopped_action_brought_goes_when_its_nodes_are_put_back(held: Fleet) -> None:
+    held.declares({"n1": {"rack": "r3", "row": "w3"}, "n2": {"rack": "r3", "row": "w3"}}, adopted=False)
+    sweeps(held)
+    action = held.sends(name="update_site")
+
+    def stops(call: str, _node: str) -> None:
+        if call == "apply_labels" and not held.world.actions.stopped(action):
+            control(action, "stop", "an operator", held.world, held.now)
+
+    held.cluster.before = stops
+    held.cloud.drain()
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r1"}, {"rack": "r1"})

@@ -98,6 +98,8 @@ class State(msgspec.Struct, frozen=True):
     shards: list[str] = []
     """Where `names` is kept, where it is too long to stand here."""
     bounds: Bounds = UNBOUND
+    tried: int = 0
+    """The highest revision whose release was taken back: its labels may be on nodes all the same."""
     base_k: int = 0
     base_action: str = ""
     under: str = ""
