@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shared.domain.labels.bound import differing
+from shared.domain.labels.bound import differing, still_to_do
 from shared.domain.nodes import Node, Owner
 from shared.domain.outcomes import KeyChange, NodeTask
 
@@ -16,7 +16,7 @@ def beyond_plan(task: NodeTask, live: Node, owner: Owner) -> str:
     """
     if task.planned is None:
         return ""
-    planned = frozenset(change for change in task.planned if live.labels.get(change.key) != change.to)
+    planned = still_to_do(task.planned, live)
     due = frozenset(KeyChange(key, to, live.labels.get(key), live.owners.get(key, ())) for key, to in _due(task, live, owner))
     return "" if due == planned else differing(planned, due)
 

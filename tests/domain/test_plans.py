@@ -131,7 +131,6 @@ def test_a_change_that_is_due_as_it_was_planned_is_due() -> None:
         (live({"rack": "yours"}), f"planned rack: mine → platform ({KUBECTL}); now due rack: yours → platform ({KUBECTL})"),
         (live({"rack": "mine"}, ours=("rack",)), f"planned rack: mine → platform ({KUBECTL}); now due rack: mine → platform ({OWNER})"),
         (live({}), f"planned rack: mine → platform ({KUBECTL}); now due rack: (none) → platform"),
-        (live({"rack": "mine", "pool": "a"}), "planned pool: (none) → a; now due nothing"),
         (live({"rack": "mine", "old": "1"}, ours=("old",)), f"planned nothing more; now due old: 1 → (removed) ({OWNER})"),
         (None, "the documents name n1, but cluster default has no such node"),
     ],
@@ -145,10 +144,18 @@ def test_a_node_whose_change_would_now_be_another_says_how_it_differs(now: Node 
 def test_a_node_that_is_as_the_plan_says_is_done_whoever_brought_it_there() -> None:
     plan = bound(live({"rack": "mine", "old": "1"}, ours=("old",)))
     assert isinstance(judged(plan, live({"rack": "platform", "pool": "a"})), Done)
-    assert isinstance(judged(plan, live({"rack": "platform", "pool": "a", "tier": "1"}, ours=("tier",))), Done), (
-        "and nothing else is written"
-    )
     assert isinstance(judged(plan, live({"rack": "platform", "pool": "a", "old": "2"}, ours=("old",))), Differs)
+
+
+def test_a_node_that_is_as_the_plan_says_and_on_which_more_is_due_is_stale() -> None:
+    found = judged(bound(live({"rack": "mine"})), live({"rack": "platform", "pool": "a", "tier": "1"}, ours=("tier",)))
+    assert found == Differs(f"planned nothing more; now due tier: 1 → (removed) ({OWNER})")
+
+
+def test_a_node_that_somebody_brought_half_the_way_is_due() -> None:
+    plan = bound(live({"rack": "mine", "old": "1"}, ours=("old",)))
+    assert isinstance(judged(plan, live({"rack": "mine", "pool": "a", "old": "1"}, ours=("old",))), Due)
+    assert isinstance(judged(plan, live({"rack": "mine", "pool": "b", "old": "1"}, ours=("old",))), Differs)
 
 
 def test_a_node_that_no_policy_wants_so_any_more_is_stale_and_not_done() -> None:

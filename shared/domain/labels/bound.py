@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from shared.domain.keys import key_error, node_name, value_error
+from shared.domain.nodes import Node
 from shared.domain.outcomes import Before, KeyChange
 
 STALE_PLAN = "StalePlan"
@@ -98,6 +99,11 @@ def _answered(name: str, node: Any) -> list[KeyChange]:
         if (flaw["loc"], flaw["type"]) == (("from",), "missing"):
             raise ValueError(f"{name} has no `from`: plans of an earlier version do not say what they replace; make a new plan") from error
         raise ValueError(f"{'.'.join((name, *map(str, flaw['loc'])))}: {flaw['msg']}") from error
+
+
+def still_to_do(planned: Iterable[KeyChange], live: Node | None) -> frozenset[KeyChange]:
+    """What of a planned change a node does not have yet."""
+    return frozenset(change for change in planned if live is None or live.labels.get(change.key) != change.to)
 
 
 def differing(planned: frozenset[KeyChange], due: frozenset[KeyChange]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from shared.domain.labels.bound import BoundPlan, NodeChange, differing
+from shared.domain.labels.bound import BoundPlan, NodeChange, differing, still_to_do
 from shared.domain.labels.impact import Beyond, Impact
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.selection import Selection, names_listed
@@ -150,14 +150,14 @@ def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A node of a bound plan on which the planned change is due, as it was planned."""
+    """A node of a bound plan on which the planned change is due, or what is left of it: each key is as it was, or as it was to be."""
 
     write: Write
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A node that is as the plan says already, whoever brought it there: nothing is written to it."""
+    """A node that is as the plan says already, whoever brought it there, and that nothing else is due on: nothing is written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +169,12 @@ class Differs:
 
 def judge(planned: frozenset[KeyChange], decided: Settled | Write, live: Node | None) -> Due | Done | Differs:
     """What has become of the change that was planned for a node, by what is decided for it now."""
-    if live is not None and all(live.labels.get(change.key) == change.to for change in planned):
-        return Done()
-    if isinstance(decided, Settled):
-        outcome = decided.outcome
-        how = differing(planned, frozenset())
-        return Differs(how if outcome.outcome == "unchanged" else f"{how}: {outcome.message or outcome.reason}")
-    due = frozenset(node_plan(decided).by_key)
-    return Due(decided) if due == planned else Differs(differing(planned, due))
+    left = still_to_do(planned, live)
+    due = frozenset(node_plan(decided).by_key if isinstance(decided, Write) else ())
+    if due != left:
+        why = f": {decided.outcome.message}" if isinstance(decided, Settled) and decided.outcome.message else ""
+        return Differs(differing(left, due) + why)
+    return Due(decided) if due and isinstance(decided, Write) else Done()
 
 
 def node_plan(write: Write) -> NodePlan:
