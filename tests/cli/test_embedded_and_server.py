@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from local.cli import main
+from local.cli import client, main
 from local.cli.cloud import service
 from local.cli.inputs import who
 from local.cloud.clock import Clock
@@ -284,6 +284,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Day, Day]]:
     """The day alone, and the day with a server."""
     telemetry.write_to(None)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "PAGE", 7)  # 28 nodes are several pages
         patch.setattr(Clock, "tick", lambda *_: None)  # the hour's sweep would be an action more, on one side
         patch.setenv("HULLMARK_SERVER", "")  # the command's own option sets it: it goes with this fixture
         yield (one_day(tmp_path_factory.mktemp("alone"), patch, serve=False), one_day(tmp_path_factory.mktemp("served"), patch, serve=True))
