@@ -19,6 +19,8 @@ from shared.ports import ObjectStore
 
 KEPT_HOURS = 2
 """Hours that are kept beside the one that runs: the last one says whether single events wait for the sweep."""
+MOST_KNOWN = 1000
+"""Clusters' hours that a process remembers."""
 MOST_SINGLE = 1000
 """Nodes in an hour that events may let through one by one: each rewrites the hour's names."""
 
@@ -55,6 +57,8 @@ class Losses:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._known: dict[tuple[str, datetime], int] = {}
+        """By cluster and hour, the last number that was there: where to begin to look for the newest."""
         self.reached: dict[str, frozenset[str]] = {}
         """By action that has ended, the nodes that it brought its release to: asked by one event after the other."""
 
@@ -100,7 +104,7 @@ class Losses:
 
     def _newest(self, cluster: str, hour: datetime) -> tuple[int, Hour]:
         """The newest count of an hour and its number: found by asking for few numbers, because they have no gaps."""
-        there, step = 0, 1
+        there, step = self._known.get((cluster, hour), 0), 1
         while self._store.get(_key(cluster, hour, there + step)) is not None:
             there, step = there + step, step * 2
         while step > 1:
@@ -109,6 +113,9 @@ class Losses:
                 there += step
         if not there:
             return 0, Hour()
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        self._known[cluster, hour] = there
         try:
             return there, read_record(self._store, _key(cluster, hour, there), Hour) or SPENT
         except RecordUnreadable:

@@ -158,8 +158,11 @@ def _bounds_for(revision: int | None, cluster: str, in_force: InForce, world: Wo
 def would_exceed(impact: Impact, declared: Declarations, in_force: InForce, world: World) -> Beyond | None:
     """What would keep a relabel by these documents from being sent out, as far as nobody has accepted it."""
     name, number = impact.cluster, declared.number
-    kept = world.acceptances.holding(number, name, in_force.state(name).base) if number else ()
-    return verdict(impact, _bounds_for(number, name, in_force, world, declared), kept=kept)
+    bounds = _bounds_for(number, name, in_force, world, declared)
+    beyond = verdict(impact, bounds)
+    if beyond is None or number is None:
+        return beyond
+    return verdict(impact, bounds, kept=world.acceptances.holding(number, name, in_force.state(name).base))
 
 
 def beyond_limits(request: ActionRequest, impact: Impact | None, world: World, now: datetime) -> Beyond | None:

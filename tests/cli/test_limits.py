@@ -73,6 +73,7 @@ def test_what_is_accepted_with_the_commit_needs_no_second_word(cluster: Hullmark
     committed = cluster("documents", "commit", "--accept-removals", "9", "-m", "the site is given up", "-o", "json")
     assert (committed.code, committed.err, committed.json["revision"], committed.json["impact"]["beyond"]) == (0, "", 2, {})
     assert cluster("documents", "list", "-o", "json").json["revisions"][-1]["impact"]["removals"] == 9
+    assert cluster("plan", "-o", "json").json["beyond"] is None
     assert cluster("relabel", "--all", "-o", "json").json["counts"] == {"changed": 9}
 
 
