@@ -228,3 +228,18 @@ def test_releases_that_cannot_be_read_are_told_and_counted(released: FrontDoor) 
     assert samples(released, "hullmark_revision_base") == {}
     assert prometheus.read(released.get("/metrics").text)["hullmark_records_unreadable"].samples == {("", ()): 1}
     assert listed(released) == [(1, {}, [])]
+
+
+def test_a_key_that_others_hold_too_and_we_only_have_to_give_up_is_no_drift(released: FrontDoor) -> None:
+    released.cluster.apply("n1", {"rack": "r1"}, "argocd")
+    released.declares({name: {"row": "7"} for name in ("n1", "n2", "n3", "n4")}, adopted=False)
+    released.releases(2, "n1")
+    released.cluster.set_labels("n1", {"row": "7"}, "argocd")
+    assert in_short(shown(released, names="n1")) == {"n1": (2, True, "")}
+
+
+def test_what_we_hold_and_never_declared_is_told(released: FrontDoor) -> None:
+    node = released.node("n1")
+    released.cluster.apply_labels("n1", node.uid, {"rack": "r1", "foreign.example/old": "x"})
+    state = shown(released, names="n1")["nodes"]["n1"]
+    assert (state["in_sync"], state["reason"], "--adopt" in state["message"]) == (False, "NotAdopted", True)

@@ -89,10 +89,10 @@ def _judged(decided: Settled | Write) -> tuple[bool, str, str]:
     match decided:
         case Settled(outcome=outcome):
             return outcome.outcome == "unchanged", outcome.reason, outcome.message
-        case Write(conflict=conflict) if conflict and not decided.changes.set and not decided.changes.remove:
-            return False, "Conflict", conflict
-        case Write():
+        case Write(changes=changes) if changes.set or changes.remove:
             return False, "Drift", drift(decided)
+        case Write(stays=(reason, words)):  # nobody will see what is to be written
+            return not words, reason, words
 
 
 def drift(write: Write) -> str:
