@@ -3,7 +3,8 @@
 in   results            PartResult
 in   dead-letters       any message, as its function could not take it
 in   action-deadlines   DeadlineCheck (a clock)
-out  notices            action finished, message lost
+out  results            PartResult, to the action over several clusters that this one belongs to
+     notices            action finished, message lost
 """
 
 from __future__ import annotations

@@ -51,5 +51,12 @@ def test_every_function_is_in_the_matrix_with_every_kind_of_call_that_it_makes()
     assert faulted == set(steps.load().steps)
 
 
+def test_a_function_publishes_only_to_the_topics_that_it_has_rights_to() -> None:
+    """What steps.yaml lists is what Terraform grants: a topic that is missing there works everywhere but in the cloud."""
+    granted = {name: set(step.publishes) for name, step in steps.load().steps.items()}
+    sent = {(call.step, call.argument) for story in STORIES.values() for call in calls_of(story) if call.port == "bus"}
+    assert [(step, topic) for step, topic in sorted(sent) if topic not in granted[step]] == []
+
+
 def test_every_port_is_watched() -> None:
     assert {call.port for story in STORIES.values() for call in calls_of(story)} == {"store", "bus", "cluster", "fleet"}
