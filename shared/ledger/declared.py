@@ -5,23 +5,19 @@ Hullmark's that goes by the same name, and stays until a person adopts it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import Released, Releases
 from shared.ledger.revisions import Revision, Revisions
-
-if TYPE_CHECKING:
-    from shared.domain.documents.design import DesignNode
 
 LOOKED_BACK = 20
 """Revisions, up to the one that is released to a node, whose keys count as declared for it; and acts whose overrides do."""
 
 
 class Declared:
-    """What was declared for the nodes of one cluster up to a moment. Each revision is read at most once, and only for nodes that hold a
-    key which their own release does not explain; ask in order of names, because one shard of each is kept.
+    """What was declared for the nodes of one cluster up to a moment. Older revisions are read only for nodes that hold a key which their
+    own release does not explain, and what is read of them is kept by the process; ask in order of names.
     """
 
     def __init__(self, cluster: str, released: Released, releases: Releases, revisions: Revisions) -> None:
@@ -30,7 +26,6 @@ class Declared:
         self._releases = releases
         self._revisions = revisions
         self._policies: dict[int, frozenset[str]] = {}
-        self._shards: dict[int, tuple[int, Mapping[str, DesignNode]]] = {}
         self._overrides: dict[str, set[str]] | None = None
 
     def never(self, node: str, keys: Iterable[str]) -> set[str]:
@@ -69,20 +64,9 @@ class Declared:
         if revision is None or (revision.about.label_keys is not None and keys.isdisjoint(revision.about.label_keys)):
             return set()
         try:
-            design = self._shard(revision, node).get(node)
+            return keys & revision.design_keys(node)
         except RecordUnreadable:
             return set()
-        return {key for key in keys if design and key in design.labels}
-
-    def _shard(self, revision: Revision, node: str) -> Mapping[str, DesignNode]:
-        wanted = revision.shard_of(node)
-        if wanted < 0:
-            return {}
-        number, shard = self._shards.get(revision.number, (-1, {}))
-        if number != wanted:
-            shard = revision.shard(wanted)
-            self._shards[revision.number] = wanted, shard
-        return shard
 
     def _read(self, number: int) -> Revision | None:
         try:

@@ -51,6 +51,8 @@ NAMES_INLINE = 1000
 """Names that stand in the state itself. Of more, shares of about so many are kept, and an act writes those that it changes."""
 SHARES_KEPT = 256
 """Shares that a process remembers: about 20 MB."""
+ACTS_KEPT = 1000
+"""Acts of which a process remembers whether they were an override, and its labels."""
 HINTS = 3
 """Hints that stay, so that one that is lost costs nothing."""
 BEGAN = "upgrades/releases"
@@ -203,6 +205,7 @@ class Releases:
         self._heads: dict[str, tuple[float, Released]] = {}
         self._kept_already = False
         self._share = functools.lru_cache(SHARES_KEPT)(self._read_share)
+        self._override_at = functools.lru_cache(ACTS_KEPT)(self._read_override)
 
     # reading
 
@@ -301,9 +304,12 @@ class Releases:
         """The overrides that the newest so many acts brought, as far as they can be read."""
         for k in range(released.k, max(0, released.k - acts), -1):
             with contextlib.suppress(RecordUnreadable):
-                cause = self._read(cluster, k).about.cause
-                if cause.kind == "override":
-                    yield self.override_of(Mark(override=cause.action))
+                if override := self._override_at(cluster, k):
+                    yield override
+
+    def _read_override(self, cluster: str, k: int) -> Override | None:
+        cause = self._read(cluster, k).about.cause
+        return self.override_of(Mark(override=cause.action)) if cause.kind == "override" else None
 
     def find(self, cluster: str, action: str, since: int) -> Act | None:
         """An action's release, among the acts after `since`; None where it has released nothing. Raises RecordUnreadable."""

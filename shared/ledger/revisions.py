@@ -51,6 +51,8 @@ NODES_PER_SHARD = 500
 """A part of an action spans one or two shards. A node with 60 labels takes about 2 kB, so a shard about 1 MB."""
 KEYS_LISTED = 1000
 """Keys of a design that its revision lists, for who asks what it ever declared."""
+DESIGN_KEYS_KEPT = 5000
+"""Nodes whose keys a process remembers, of each revision: about 1 MB."""
 COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """What names a collection: one step of a path in the store, and of a URL."""
 TAG = COLLECTION
@@ -168,6 +170,7 @@ class Revision:
         self.about = about
         self.number = about.number
         self._shards: dict[int, dict[str, DesignNode]] = {}
+        self._design_keys: dict[str, frozenset[str]] = {}
 
     @functools.cached_property
     def policies(self) -> Policies:
@@ -206,9 +209,19 @@ class Revision:
         """The number of the shard that has the node, if the design names it; below 0 where none could."""
         return bisect.bisect_right(self.about.bounds, name) - 1
 
-    def shard(self, number: int) -> dict[str, DesignNode]:
-        """The nodes of one shard, by name. They are not kept."""
-        return self._read_shard(number)
+    def design_keys(self, name: str) -> frozenset[str]:
+        """The keys that the design gives to a node; none for one that it does not name. Kept for some thousand nodes, those of a shard at a
+        time: ask in order of names.
+        """
+        if name not in self._design_keys:
+            if len(self._design_keys) > DESIGN_KEYS_KEPT:
+                self._design_keys.clear()
+            number, alike = self.shard_of(name), dict[frozenset[str], frozenset[str]]()
+            for node in self._read_shard(number).values() if number >= 0 else ():
+                keys = frozenset(node.labels)
+                self._design_keys[node.name] = alike.setdefault(keys, keys)
+            self._design_keys.setdefault(name, frozenset())
+        return self._design_keys[name]
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Those names that the design does not name."""

@@ -412,8 +412,9 @@ class Site(Cloud):
         return revisions.commit("test", self.now())[0].number
 
     def ask(self, action: str = ACTION, **request: Any) -> None:
-        """Publish a request as a person does: by no process of ours, so that no fault meets it."""
-        self.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, **(request or {"name": "update_site"})).outgoing()])
+        """Publish a request as a person does: by no process of ours, so that no fault meets it. It adopts what we held before."""
+        asked = {"adopt": True, **(request or {"name": "update_site"})}
+        self.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, **asked).outgoing()])
 
     def sweep(self, later: float = 0.0) -> None:
         """Let time pass, and the clock send what it sends."""

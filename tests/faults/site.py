@@ -75,5 +75,6 @@ def a_site(world: Site) -> Site:
         nodes.apply(name, labels, "hullmark")
     for name in ("d-taken", "f-skips"):
         nodes.set_labels(name, {"ex.io/rack": "theirs"}, "someone")
-    assert world.commit(REVISION_1 + policy("gone", "g-gone", "ex.io/rack: r1")) == 1
+    # What c-drops holds is ours by revision 1 once that is released, and by the word of whoever asks until then (Site.ask).
+    assert world.commit(REVISION_1 + policy("gone", "g-gone", "ex.io/rack: r1, ex.io/old: x")) == 1
     return world

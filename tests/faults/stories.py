@@ -580,7 +580,7 @@ def documents_of(site: Site, number: int) -> list[str]:
 
 def act_over_http(site: Site) -> None:
     """One action is paused and goes on, another is stopped; their client repeats what dies or is answered with 5xx."""
-    first = started(site.client("POST", "/v1.0/actions", json={"name": "update_site"}))
+    first = started(site.client("POST", "/v1.0/actions", json={"name": "update_site", "parameters": {"adopt": True}}))
     site.drain(most=1)
     if first:
         site.client("POST", f"/v1.0/actions/{first}/control/pause")

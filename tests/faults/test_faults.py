@@ -226,7 +226,7 @@ def test_the_clock_may_sweep_before_every_single_call(later: float) -> None:
 def test_a_request_without_an_id_is_one_action_however_often_it_is_delivered(fault: Fault) -> None:
     def asked(interfere: Interference | None = None) -> Site:
         world = a_site(Site(interfere=interfere))
-        world.publish("relabel-requests", [Outgoing(b'{"name": "update_site"}')])
+        world.publish("relabel-requests", [Outgoing(b'{"name": "update_site", "adopt": true}')])
         world.drain()
         return world
 

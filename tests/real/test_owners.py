@@ -43,7 +43,7 @@ def relabels(cloud: Cloud, labels: dict[str, str] | None = None, **spec: Any) ->
         cloud.world.revisions.stage("site", [Source("p.yaml", yaml.safe_dump(a_policy("p", {}, labels, **spec)).encode())], "me", now)
         cloud.world.revisions.commit("me", now)
     action = f"01ARZ3NDEKTSV4RRFFQ69G5{len(cloud.world.actions.ids()):03}"
-    cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site").outgoing()])
+    cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site", accept_removals=1).outgoing()])
     cloud.drain()
     ended = cloud.world.actions.outcome(action)
     assert ended is not None

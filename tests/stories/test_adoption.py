@@ -213,6 +213,31 @@ def test_nodes_without_such_labels_cost_no_look_at_older_revisions(fleet: Fleet,
     assert max(reads["000001"], reads["000002"]) <= 3, "each is read once, whatever the number of nodes"
 
 
+def test_an_event_of_a_node_whose_labels_are_explained_by_nothing_costs_no_more_each_time(
+    strange: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rack in ("r2", "r3"):
+        strange.declares({"n1": {"rack": rack}})
+    strange.relabels()
+    strange.world.releases.override("default", "n2", {"by-hand": "1"}, "ada", strange.now)
+    node = strange.node("n1")
+    event = NodeChanged(kind="changed", cluster="default", name="n1", uid=node.uid, labels=dict(node.labels))
+    reads = Counter[str]()
+    get = strange.world.store.get
+
+    def counted(key: str) -> bytes | None:
+        reads[key] += 1
+        return get(key)
+
+    monkeypatch.setattr(strange.world.store, "get", counted)
+    for _ in range(3):
+        reads.clear()
+        strange.cloud.publish(NodeChanged.TOPIC, [event.outgoing()])
+        strange.cloud.drain()
+    assert not [key for key in reads if key.startswith(("revisions/00000", "overrides/")) and not key.endswith("000004/revision.json")]
+    assert sum(reads.values()) <= 4
+
+
 @pytest.fixture
 def namesakes() -> Iterator[tuple[Team, Team]]:
     """Two Hullmarks, two stores, one cluster, one name."""

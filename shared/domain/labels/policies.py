@@ -149,6 +149,7 @@ class Policies:
         self._merged: dict[tuple[int, ...], DeclaredLabels | tuple[Clash, ...]] = {}
         self._everywhere = _Index(self.all)
         self._index: dict[str, _Index] = {}
+        self._keys: dict[str, frozenset[str]] = {}
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for `from_json`."""
@@ -220,7 +221,9 @@ class Policies:
 
     def keys_for(self, cluster: str) -> frozenset[str]:
         """Every key that a policy for this cluster declares."""
-        return frozenset(key for policy in self.all if self.is_for(policy, cluster) for key in policy.spec.labels)
+        if cluster not in self._keys:
+            self._keys[cluster] = frozenset(key for policy in self.all if self.is_for(policy, cluster) for key in policy.spec.labels)
+        return self._keys[cluster]
 
     def _for(self, cluster: str) -> _Index:
         """The policies for one cluster: which they are is decided once, not for each of its nodes."""
