@@ -85,6 +85,9 @@ def hold_back(planned: Planned, request: ActionRequest, world: World, now: datet
     in_force = world.releases.look()
     among = Cluster(request.cluster, planned.impact.nodes, in_force, planned.impact.bare)
     names = unforeseen(list(losing), in_force.state(request.cluster), world)
+    accepted = request.accept_removals
+    if accepted is not None and len(names) <= accepted:  # a person's word, as for any other action
+        return planned
     if not names or may_lose(names, among, world, now, single=False, look_only=request.dry_run):
         return planned
     waiting = {name: held(name, losing[name]) for name in names}

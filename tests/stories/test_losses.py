@@ -60,6 +60,15 @@ def test_a_label_that_vanishes_from_many_nodes_leaves_them_as_they_are_and_all_o
     assert sweeps(site) == {}
 
 
+def test_a_sweep_that_a_person_asks_for_may_accept_them(a_site: Callable[[int], Site]) -> None:
+    site = a_site(9)
+    names = vanishes(site, *range(6))
+    for accepted, outcome in ((5, "waiting"), (6, "changed")):
+        action = site.create(DRIFT_SWEEP, accept_removals=accepted).json["id"]
+        site.cloud.drain()
+        assert {site.outcome(action)[name] for name in names} == {outcome}
+
+
 def test_a_cluster_is_never_swept_bare(a_site: Callable[[int], Site]) -> None:
     site = a_site(9)
     listed = policies(site=False)["policies.yaml"][:1]
