@@ -25,7 +25,7 @@ from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import UnknownRevision
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult, TryAgain
-from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Refused, Stale, Unavailable
+from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Stale
 from shared.work.control import parked
 from shared.world import World
 
@@ -61,15 +61,10 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
         return "ended already"  # by its deadline, while one message after the other went on with this part
     world = world.within(left)
     while True:
-        try:
-            task = as_released(task, world)
-            cluster = world.cluster(task.cluster, world.releases.look().committed)
-        except UnknownRevision as unknown:
-            if not last:  # the store may only be late
-                raise
-            return _publish(task, [lost_record(node.name, str(unknown)) for node in task.nodes], world)
-        except RecordUnreadable as torn:  # an older release never takes the place of one that can't be read
-            return _publish(task, [lost_record(node.name, str(torn)) for node in task.nodes], world)
+        looked_up = _looked_up(task, world, last=last)
+        if isinstance(looked_up, list):
+            return _publish(task, looked_up, world)
+        task, cluster = looked_up
         outcomes = apply_all(task.nodes, cluster, left, bring_in_sync)
         if further := _further(task, outcomes):
             world.bus.publish(NodeApply.TOPIC, [further.outgoing()])
@@ -82,6 +77,23 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
         task = as_released(done, world)
         if task is done:
             return _publish(task, _taken_back_or(outcomes, task, world), world)
+
+
+def _looked_up(task: NodeApply, world: World, *, last: bool) -> tuple[NodeApply, Cluster] | list[Outcome]:
+    """The part as it is released, and its cluster; or what becomes of its nodes where that can't be had. Raises what may pass."""
+    try:
+        task = as_released(task, world)
+        return task, world.cluster(task.cluster, world.releases.look().committed)
+    except UnknownRevision as unknown:
+        if not last:  # the store may only be late
+            raise
+        return [lost_record(node.name, str(unknown)) for node in task.nodes]
+    except RecordUnreadable as torn:  # an older release never takes the place of one that can't be read
+        return [lost_record(node.name, str(torn)) for node in task.nodes]
+    except ClusterError as error:
+        if error.retryable and not last:
+            raise
+        return [node.settled or _failed(node, error) for node in task.nodes]
 
 
 def _further(task: NodeApply, outcomes: list[Outcome]) -> NodeApply | None:
@@ -157,10 +169,12 @@ def bring_in_sync(task: NodeTask, cluster: Cluster) -> Outcome:
                     return _outcome(task, "missing", "NodeNotFound", f"the cluster has no node {task.name}")
                 task = task.model_copy(update={"uid": node.uid})
         return _outcome(task, "failed", "Stale", f"{task.name} kept changing under {REREADS} tries", retryable=True)
-    except (Refused, Unavailable) as error:
-        return _outcome(task, "failed", error.reason, str(error), retryable=error.retryable)
     except ClusterError as error:
-        return _outcome(task, "failed", error.reason, str(error))
+        return _failed(task, error)
+
+
+def _failed(task: NodeTask, error: ClusterError) -> Outcome:
+    return _outcome(task, "failed", error.reason, str(error), retryable=error.retryable)
 
 
 def _apply(task: NodeTask, cluster: Cluster) -> Outcome:

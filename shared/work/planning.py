@@ -368,6 +368,7 @@ def renewed(names: Sequence[str], cluster: str, world: World, in_force: InForce)
 
 
 def _renewed(task: NodeTask, mark: Mark) -> NodeTask:
+    task = task.model_copy(update={"revision": mark.revision, "override": mark.override})
     if not mark.released and task.aliases is None:
         waits = "what was released to it was taken back, and nothing else is released: nothing is written"
         return task.model_copy(update={"settled": Outcome(subject=task.name, outcome="waiting", reason=NOT_RELEASED, message=waits)})

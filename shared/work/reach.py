@@ -22,9 +22,10 @@ def reaches(world: World) -> list[ClusterReach]:
     in_force = world.releases.look()
     try:
         committed = in_force.committed
+        clusters = clusters_of(committed, world) if committed else []
     except RecordUnreadable:
         return []
-    return reaches_of(clusters_of(committed, world), committed, in_force, world) if committed else []
+    return reaches_of(clusters, committed, in_force, world) if committed else []
 
 
 def reaches_of(clusters: Sequence[str], committed: Revision, in_force: InForce, world: World) -> list[ClusterReach]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shared.messages import NodeChanged
 from shared.ports import ClusterError, NodeGone, Refused, Stale, Unavailable
 from tests.api.conftest import FrontDoor, reasons
 from tests.stories.fleet import a_policy
@@ -181,3 +182,38 @@ def test_whose_values_are_replaced_is_in_the_answer(fleet: FrontDoor) -> None:
     fleet.cluster.set_labels("n1", {"rack": "mine"}, "a-colleague")
     taken = put(fleet, {"rack": "r9", "role": "db"}).json["changes"]["from"]
     assert taken == {"rack": {"value": "mine", "holders": ["a-colleague"]}}
+
+
+def tells(fleet: FrontDoor) -> None:
+    fleet.cloud.publish(NodeChanged.TOPIC, [NodeChanged(kind="added", cluster="default", name="n1").outgoing()])
+    fleet.sends(name="drift_sweep")
+    fleet.cloud.drain()
+
+
+def test_the_event_of_the_own_write_and_a_sweep_keep_what_a_person_put(fleet: FrontDoor) -> None:
+    put(fleet, {"rack": "r9"})
+    tells(fleet)
+    assert fleet.labels("n1") == {"zone": "a", "rack": "r9"}
+    fleet.relabels("n1")
+    tells(fleet)
+    assert fleet.labels("n1") == {"zone": "a", "rack": "r7"}
+
+
+def test_what_the_cluster_refused_is_taken_back_and_the_documents_labels_hold(fleet: FrontDoor) -> None:
+    fleet.relabels("n1")
+    fleet.cluster.set_labels("n1", {"row": "theirs"}, "someone")
+    assert put(fleet, {"row": "mine"}, f"{PATH}?force=false").status_code == 409
+    tells(fleet)
+    assert fleet.labels("n1") == {"zone": "a", "rack": "r7", "row": "theirs"}
+
+
+def test_what_the_cluster_did_not_answer_to_is_written_by_the_next_sweep(fleet: FrontDoor) -> None:
+    def is_away(call: str, _node: str) -> None:
+        if call == "apply_labels":
+            raise Unavailable("no answer")
+
+    fleet.cluster.before = is_away
+    assert put(fleet, {"rack": "r9"}).status_code >= 500
+    fleet.cluster.before = lambda call, node: None
+    tells(fleet)
+    assert fleet.labels("n1") == {"zone": "a", "rack": "r9"}

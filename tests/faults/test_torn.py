@@ -231,16 +231,16 @@ TABLE = (
     Row(
         "revision",
         torn={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: None},
-        missing={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE},
+        missing={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE},  # the other part has with it what is released
     ),
-    Row("policies", torn={FRESH: SAYS_FAILURE}, missing={FRESH: SAYS_FAILURE}),
+    Row("policies", torn={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE}, missing={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE}),
     Row(
         "clusters",
         torn={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: None},
         missing={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: None},
     ),
     Row("gardener"),
-    Row("shard", torn={FRESH: SAYS_FAILURE}, missing={FRESH: SAYS_FAILURE}),
+    Row("shard", torn={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE}, missing={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE}),
     Row("head"),
     Row("cleared"),
     Row("staged"),
@@ -272,7 +272,7 @@ TABLE = (
     Row("quiet"),
     Row("node", torn={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: SAYS_FAILURE}),
     Row("seal"),
-    Row("seed", torn={FRESH: SAYS_FAILURE}),
+    Row("seed", torn={RUNNING: SAYS_PARTLY, FRESH: SAYS_FAILURE}),
 )
 
 

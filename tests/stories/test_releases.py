@@ -430,3 +430,39 @@ def test_a_label_that_only_a_stopped_action_brought_goes_when_its_nodes_are_put_
     held.cluster.before = stops
     held.cloud.drain()
     assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r1"}, {"rack": "r1"})
+
+
+def old_part(fleet: Fleet, **of: Any) -> None:
+    """A part that brings r2 to a node which is released revision 1."""
+    task = NodeTask(name="n1", uid=fleet.node("n1").uid, labels={"rack": "r2"}, revision=2)
+    fleet.cloud.publish(NodeApply.TOPIC, [NodeApply(revision=2, nodes=[task], **of).outgoing()])
+    fleet.cloud.drain()
+
+
+def test_a_part_that_names_an_older_release_is_looked_up_anew(held: Fleet) -> None:
+    made = held.world.releases.head("default").k
+    held.releases(1, "n2")
+    held.world.releases.override("default", "n2", {}, "a person", held.now)
+    old_part(held, release=made)
+    assert held.labels("n1") == {"rack": "r1"}
+
+
+def test_a_part_of_a_release_that_is_not_there_writes_nothing(held: Fleet) -> None:
+    old_part(held, release=99)
+    assert held.labels("n1") == {}
+
+
+def test_what_is_stopped_while_it_is_being_released_is_taken_back_at_once(held: Fleet) -> None:
+    sweeps(held)
+    action = held.sends(name="update_site")
+    release = held.world.releases.to_all
+
+    def meanwhile(*args: Any, **more: Any) -> Newest:
+        held.world.actions.control(action, "stop", "an operator", held.now)
+        return release(*args, **more)
+
+    held.world.releases.to_all = meanwhile  # type: ignore[method-assign]
+    held.cloud._deliver(held.cloud._queue.pop())
+    assert held.world.releases.head("default").base == 1
+    held.cloud.drain()
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r1"}, {"rack": "r1"})
