@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from shared.adapters.store import open_store
 from shared.ledger import releases
 from shared.ledger.records import RecordUnreadable
-from shared.ledger.releases import Releases
+from shared.ledger.releases import Newest, Releases
 from shared.ledger.revisions import Revisions
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -106,10 +107,11 @@ class Original:
 
 def test_a_release_that_is_asked_for_again_changes_nothing_and_ends_no_override(store: Any) -> None:
     kept = chain(store)
-    for release in (
+    releasing: tuple[Callable[[], Newest], ...] = (
         lambda: kept.to_all("c", "a1", 1, since=0, **HOW),
         lambda: kept.to_names("c", "a2", 2, ["n1"], since=0, **HOW),
-    ):
+    )
+    for release in releasing:
         assert release().made
         kept.override("c", "n1", {"rack": "mine"}, "a person", AT)
         before = kept.head("c")
