@@ -138,7 +138,8 @@ def restore(number: int, message: str, source: str, now: datetime, form: str, **
     _emit_committed(form, restored)
     if restored.rejected:
         numbers = ", ".join(map(str, restored.rejected))
-        talk().print(f"rejected: {numbers}; no action releases a rejected revision until `hullmark documents untag N rejected`")
+        click.echo(f"rejected: {numbers}; no action releases a rejected revision until `hullmark documents untag N rejected`", err=True)
+    click.echo("nodes keep what is released to them until they are relabelled: `hullmark relabel --all`", err=True)
 
 
 def _warn(warnings: Iterable[Problem]) -> None:

@@ -305,7 +305,10 @@ def test_a_collection_is_removed_and_a_revision_restored(committed: Hullmark, tm
     assert (dry["valid"], dry["revision"]) == (True, None)
     assert committed("documents", "commit", "-o", "json").json["documents"] == 0
     assert committed("documents", "commit", "--dry-run").code == 1
-    assert committed("documents", "restore", "1", "-o", "json").json["revision"] == 3
+    restored = committed("documents", "restore", "1", "-o", "json")
+    assert (restored.json["revision"], restored.json["rejected"]) == (3, [2])
+    assert "rejected: 2; no action releases a rejected revision until `hullmark documents untag N rejected`" in restored.err
+    assert "until they are relabelled: `hullmark relabel --all`" in restored.err
     assert committed("documents", "show", "3").out == committed("documents", "show", "1").out
 
 
