@@ -72,6 +72,7 @@ class Storage:
         return {
             "kind": "storage#object", "bucket": bucket, "name": name, "generation": str(generation), "metageneration": "1",
             "size": str(len(body)), "md5Hash": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode(),
+            "mediaLink": f"{self.url}/download/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media",
             "etag": str(generation), "id": f"{bucket}/{name}/{generation}", "storageClass": "STANDARD",
             "timeCreated": "2026-11-21T00:00:00Z", "updated": "2026-11-21T00:00:00Z", "contentType": "application/octet-stream",
         }  # fmt: skip
