@@ -88,3 +88,21 @@ def test_the_api_server_takes_every_name_that_settings_take(kube: KubeApiserver,
     assert relabels(cloud, {"rack": "r1"}) == {"n1": "changed"}
     assert live(cloud).applied == {owner.name: {"rack"}, owner.aliases: {"beta.kubernetes.io/os"}}
     assert relabels(cloud, {"rack": "r2"}, onConflict="fail") == {"n1": "changed"}
+
+
+def test_two_stores_under_one_name_keep_each_others_labels_until_one_of_them_adopts(kube: KubeApiserver, nodes: RealNodes) -> None:
+    a, b = (hullmark(kube, Owner()) for _ in range(2))
+    assert relabels(a, {"rack": "r1"}) == {"n1": "changed"}
+    assert relabels(b, {"pool": "gpu"}) == {"n1": "changed"}
+    assert relabels(a, {"rack": "r2"}) == {"n1": "changed"}
+    assert relabels(b) == {"n1": "skipped"}, "it says what it leaves alone"
+    node = live(a)
+    assert {key: node.labels[key] for key in ("rack", "pool")} == {"rack": "r2", "pool": "gpu"}
+    assert node.applied["hullmark"] == {"rack", "pool"}
+
+    wiring.install(b.world)
+    adopting = RelabelRequest(action="01ARZ3NDEKTSV4RRFFQ69G5FZZ", name="update_site", adopt=True, accept_removals=1)
+    b.publish(RelabelRequest.TOPIC, [adopting.outgoing()])
+    b.drain()
+    assert live(b).applied["hullmark"] == {"pool"}
+    assert "rack" not in live(b).labels
