@@ -172,8 +172,9 @@ def measure(what: str, nodes: int, folder: str) -> dict[str, float]:
 
 
 def _part(nodes: int, folder: str) -> dict[str, float]:
-    """A part in the middle, planned on revision 1 and applied when revision 2 is there."""
+    """A part in the middle, planned on revision 1 and applied when revision 2 is released."""
     world, live = build(Settings(store=f"file:{folder}", cluster="in-cluster:"), Ear()), Live()
+    world.releases.adopt("default", 2, "bench", world.clock())
     world.open_cluster = lambda _access, _name: live
     parts = split([f"node-{number:06}" for number in range(nodes)])
     task = NodeApply(revision=1, nodes=[NodeTask(name=name, uid=f"uid-{name}") for name in parts[len(parts) // 2]])

@@ -115,7 +115,8 @@ def latencies(kube: KubeApiserver, events: int, store: str) -> dict[str, tuple[l
     telemetry.write_to(None)
     cloud = Cloud(Settings(store=f"file:{store}", cluster=f"kubeconfig:{kube.kubeconfig()}"), workers=2)
     cloud.world.revisions.stage("bench", [Source("bench.yaml", POLICY.format(value=DECLARED).encode())], MANAGER, cloud.world.clock())
-    cloud.world.revisions.commit(MANAGER, cloud.world.clock())
+    revision, _ = cloud.world.revisions.commit(MANAGER, cloud.world.clock())
+    cloud.world.releases.adopt("default", revision.number, MANAGER, cloud.world.clock())
     cluster, bare, calls, bare_calls = cloud.world.cluster("default", None), Kubernetes(kube.access), Calls(), Calls()
     assert isinstance(cluster, Kubernetes)
     nodes = [change_of("added", "default", node) for node in cluster.nodes()[: 2 * events + 2]]

@@ -37,6 +37,7 @@ from shared.domain.documents.reading import Source  # noqa: E402
 from shared.domain.nodes import Node  # noqa: E402
 from shared.domain.pods.copying import copying  # noqa: E402
 from shared.domain.pods.webhooks import Client, manifest  # noqa: E402
+from shared.ledger.releases import Releases  # noqa: E402
 from shared.ledger.revisions import Revisions  # noqa: E402
 from shared.work.node_cache import keep  # noqa: E402
 from tests.kube_apiserver import Fleet, KubeApiserver, realistic_node  # noqa: E402
@@ -235,9 +236,11 @@ def main() -> None:
         nodes = [f"node-{number:05}" for number in range(asked.nodes)]
         Fleet(kube).fill(nodes)
         (folder / "others.py").write_text(OTHERS)
-        revisions = Revisions(open_store(f"file:{folder}/store"))
+        store = open_store(f"file:{folder}/store")
+        revisions = Revisions(store)
         revisions.stage("default", [Source("policy.yaml", POLICY)], "bench", datetime.now(UTC))
         revisions.commit("bench", datetime.now(UTC))
+        Releases(store, revisions).adopt("default", 1, "bench", datetime.now(UTC))
         cluster = f"kubeconfig:{kube.kubeconfig()}?context=admin"
         served = {
             **{name: stack.enter_context(gunicorn(kube, name, folder / "others.py", {})) for name in ("nothing", "constant")},

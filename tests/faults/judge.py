@@ -63,6 +63,10 @@ class Judge:
                 self._seen(cluster, k, key)
         return {cluster: max(chain) for cluster, chain in self._chains.items()}
 
+    def torn(self) -> bool:
+        """Whether the newest state of a chain can't be read: what is to be taken back waits until it can."""
+        return any(self._json(f"releases/{cluster}/{k:06}.json") is None for cluster, k in self.now().items())
+
     def _seen(self, cluster: str, k: int, key: str) -> None:
         chain = self._chains.setdefault(cluster, {})
         if k in chain:

@@ -24,19 +24,23 @@ from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.plans import PlanRequest
 from shared.domain.names import SITE_ACTION_SUCCESS
 from shared.domain.versions.profiles import gardener
+from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
 from shared.messages import NodeChanged, Notice, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
+from shared.work.control import control
 from shared.work.plans import plan_committed
 from shared.work.releasing import tag
 from shared.world import Settings
-from tests.faults.harness import ACTION, BEGIN, WRITES, Answer, Finding, Site
-from tests.faults.site import FOREIGN, LABELS_1, OUTCOMES_1, REVISION_2, a_site, policy
+from tests.faults.harness import ACTION, BEGIN, SECOND, WRITES, Answer, Finding, Site
+from tests.faults.site import FOREIGN, LABELS_1, LABELS_2, OUTCOMES_1, REVISION_2, a_site, policy
 from tests.pods.reviews import ZONE, a_binding, a_review, patched
 from tests.versions.test_functions import EVENING, cloud_profile, shoot
 
 Check = Callable[[Site, Finding], None]
 MOVED = {"ex.io/rack": "moved"}
+MINE = {"ex.io/rack": "mine"}
+SWEEP = "01KAJ0000000000000000000C3"
 
 
 @dataclass(frozen=True)
@@ -437,6 +441,70 @@ def let_go_quietly(site: Site, found: Finding) -> None:
     labels_are(found, site, labels_before("fight"), LABELS_1)
 
 
+# --- what is released, while a newer commit waits
+
+
+def newer_commit(site: Site) -> None:
+    """The site in sync with its first revision; a second one waits."""
+    a_site(site)
+    site.ask()
+    site.drain()
+    site.commit(REVISION_2)
+
+
+def stop_then_sweep(site: Site) -> None:
+    """The second revision is asked for everywhere and stopped after its first part; then the clock sweeps."""
+    site.ask(SECOND)
+    site.drain(most=2)
+    with suppress(UnknownAction, WrongState):  # its request was not accepted yet, or it has ended
+        control(SECOND, "stop", "a person", site.untouched, site.now())
+    site.drain()
+    sweep_once(site)
+
+
+def sweep_once(site: Site) -> None:
+    """A sweep by its own name."""
+    site.ask(SWEEP, name="drift_sweep")
+    site.drain()
+
+
+def as_released(site: Site, found: Finding) -> None:
+    """Each node has the labels of what is released to it, by the judge's reckoning."""
+    everything_ended(site, found)
+    for node in site.nodes.nodes():
+        revision, override = site.judge.mark("default", node.name)
+        wanted = {1: LABELS_1, 2: LABELS_2}[revision][node.name] | (MINE if override else {})
+        found.expect(dict(node.labels) == wanted, f"{node.name} has {dict(node.labels)}, released is revision {revision}: {wanted}")
+
+
+def of_some_release(site: Site, found: Finding) -> None:
+    """Each node has the labels of one of the revisions, or has drifted still; the judge has looked at every write."""
+    everything_ended(site, found)
+    mine, drifted = ({name: labels | other for name, labels in LABELS_1.items()} for other in (MINE, MOVED))
+    halfway = ({name: labels | FOREIGN for name, labels in each.items()} for each in (LABELS_1, LABELS_2))
+    labels_are(found, site, LABELS_1, LABELS_2, mine, drifted, *halfway)
+
+
+def sweep_and_tell(site: Site) -> None:
+    """Drift of two nodes while the second revision waits: an event tells of one, the sweep finds the other."""
+    for name in ("a-true", "b-new"):
+        site.nodes.set_labels(name, MOVED, "someone")
+    tell_of(site)
+    sweep_once(site)
+
+
+def put_then_relabel(site: Site) -> None:
+    """A person sets a node's labels; the event of that write and a sweep keep them, until the node is relabelled."""
+    site.client("PUT", "/v1.0/node-labels/c-drops", "a person", json=MINE)
+    node = site.nodes.node("c-drops")
+    assert node
+    site.publish(NodeChanged.TOPIC, [NodeChanged(name="c-drops", kind="added", uid=node.uid).outgoing()])
+    site.drain()
+    sweep_once(site)
+    site.ask(SECOND, name="update_labels", target_nodes=["c-drops", "d-taken"])
+    site.drain()
+
+
 # --- versions
 
 TARGET = ["1.28.1", "1.28.1", "1.0.0"]
@@ -706,6 +774,9 @@ STORIES = {
         Story("two clusters over HTTP", two_clusters, steer_both, both_steered, steered_in_part, settings={"cluster": ""}),
         Story("event", relabel_first, tell_of, repaired, repaired_or_not),
         Story("fight", fight, tell_of, let_go, let_go_quietly),
+        Story("stop, then a sweep", newer_commit, stop_then_sweep, as_released, of_some_release),
+        Story("a commit that waits", newer_commit, sweep_and_tell, as_released, of_some_release),
+        Story("override", newer_commit, put_then_relabel, as_released, of_some_release),
         Story("versions", two_fleets, check_all_evening, updated, updated_in_part, begin=EVENING),
         Story("commit", a_site, commit_site, committed, committed_if_told, twin=commit_other),
         Story("actions over HTTP", a_site, act_over_http, acted, relabelled_in_part),
