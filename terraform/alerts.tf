@@ -98,8 +98,8 @@ locals {
     } : {},
   )
 
-  runbook = { for name in concat(keys(local.thresholds), keys(local.queries), keys(local.matches)) : name => file("${local.pages}/runbooks/${name}.md") }
-  pages   = coalesce(var.docs_folder, "${path.module}/../docs")
+  alerts = { for name, alert in merge(local.thresholds, local.queries, local.matches) : name => { title = alert.title, severity = alert.severity } }
+  pages  = coalesce(var.docs_folder, "${path.module}/../docs")
 }
 
 # One line for each piece of work that a clock set off and that was done; by step.
@@ -159,8 +159,8 @@ resource "google_logging_metric" "ended" {
   depends_on = [google_project_service.apis]
 }
 
-resource "google_monitoring_alert_policy" "thresholds" {
-  for_each = local.thresholds
+resource "google_monitoring_alert_policy" "alerts" {
+  for_each = local.alerts
 
   project               = var.project
   display_name          = "${var.name_prefix}${each.key}: ${each.value.title}"
@@ -171,100 +171,57 @@ resource "google_monitoring_alert_policy" "thresholds" {
   conditions {
     display_name = each.value.title
 
-    condition_threshold {
-      filter          = each.value.filter
-      comparison      = "COMPARISON_GT"
-      threshold_value = each.value.above
-      duration        = "0s"
-
-      aggregations {
-        alignment_period   = "300s"
-        per_series_aligner = each.value.align
-      }
-    }
-  }
-
-  documentation {
-    content   = local.runbook[each.key]
-    mime_type = "text/markdown"
-
-    dynamic "links" {
-      for_each = var.docs_url == null ? [] : [var.docs_url]
+    dynamic "condition_threshold" {
+      for_each = [for name, alert in local.thresholds : alert if name == each.key]
 
       content {
-        display_name = "Runbook"
-        url          = "${links.value}/runbooks/${each.key}.md"
+        filter          = condition_threshold.value.filter
+        comparison      = "COMPARISON_GT"
+        threshold_value = condition_threshold.value.above
+        duration        = "0s"
+
+        aggregations {
+          alignment_period   = "300s"
+          per_series_aligner = condition_threshold.value.align
+        }
       }
     }
-  }
 
-  depends_on = [google_project_service.apis]
-}
-
-resource "google_monitoring_alert_policy" "queries" {
-  for_each = local.queries
-
-  project               = var.project
-  display_name          = "${var.name_prefix}${each.key}: ${each.value.title}"
-  combiner              = "OR"
-  severity              = each.value.severity
-  notification_channels = var.notification_channels
-
-  conditions {
-    display_name = each.value.title
-
-    condition_prometheus_query_language {
-      query                     = each.value.query
-      duration                  = each.value.lasting
-      evaluation_interval       = "60s"
-      disable_metric_validation = true # a metric that is made in the same apply is not known yet
-    }
-  }
-
-  documentation {
-    content   = local.runbook[each.key]
-    mime_type = "text/markdown"
-
-    dynamic "links" {
-      for_each = var.docs_url == null ? [] : [var.docs_url]
+    dynamic "condition_prometheus_query_language" {
+      for_each = [for name, alert in local.queries : alert if name == each.key]
 
       content {
-        display_name = "Runbook"
-        url          = "${links.value}/runbooks/${each.key}.md"
+        query                     = condition_prometheus_query_language.value.query
+        duration                  = condition_prometheus_query_language.value.lasting
+        evaluation_interval       = "60s"
+        disable_metric_validation = true # a metric that is made in the same apply is not known yet
+      }
+    }
+
+    dynamic "condition_matched_log" {
+      for_each = [for name, alert in local.matches : alert if name == each.key]
+
+      content {
+        filter = condition_matched_log.value.filter
       }
     }
   }
 
-  depends_on = [google_project_service.apis]
-}
+  # Needed for a match in the log, refused for the others.
+  dynamic "alert_strategy" {
+    for_each = contains(keys(local.matches), each.key) ? ["300s"] : []
 
-resource "google_monitoring_alert_policy" "matches" {
-  for_each = local.matches
+    content {
+      auto_close = "86400s"
 
-  project               = var.project
-  display_name          = "${var.name_prefix}${each.key}: ${each.value.title}"
-  combiner              = "OR"
-  severity              = each.value.severity
-  notification_channels = var.notification_channels
-
-  conditions {
-    display_name = each.value.title
-
-    condition_matched_log {
-      filter = each.value.filter
-    }
-  }
-
-  alert_strategy {
-    auto_close = "86400s"
-
-    notification_rate_limit {
-      period = "300s"
+      notification_rate_limit {
+        period = alert_strategy.value
+      }
     }
   }
 
   documentation {
-    content   = local.runbook[each.key]
+    content   = file("${local.pages}/runbooks/${each.key}.md")
     mime_type = "text/markdown"
 
     dynamic "links" {

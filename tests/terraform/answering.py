@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """An address that answers POST."""
-    handler = type("Handler", (BaseHTTPRequestHandler,), {"do_POST": answer, "log_message": lambda *_: None})
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on a port of its own; its address, without a slash at the end."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -21,3 +21,10 @@ def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """An address that answers POST."""
+    with listening(type("Handler", (BaseHTTPRequestHandler,), {"do_POST": answer, "log_message": lambda *_: None})) as url:
+        yield url

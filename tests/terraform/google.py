@@ -6,13 +6,14 @@ Cloud Run is asked at an address with the region before it, which no loopback na
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.terraform.answering import listening
 
 RUN = "http://run.test/"
 """What gcloud is told of Cloud Run's address."""
@@ -68,17 +69,9 @@ class Google:
             def log_message(self, *_: Any) -> None:
                 return
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{server.server_port}/"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
+        with listening(Handler) as url:
+            self.url = f"{url}/"
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
     def told(self, verb: str, path: str, body: bytes) -> dict[str, Any]:
         """What is answered."""

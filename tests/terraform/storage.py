@@ -13,9 +13,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from tests.terraform.answering import listening
 
 BUCKETS = re.compile(r"/storage/v1/b/?$")
 BUCKET = re.compile(r"/storage/v1/b/([^/]+)$")
@@ -42,17 +44,9 @@ class Storage:
         class Handler(_Handler):
             kept = storage
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
+        with listening(Handler) as url:
+            self.url = url
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
     def objects(self, bucket: str) -> list[str]:
         """The names of what lies in a bucket."""

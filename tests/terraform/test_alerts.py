@@ -32,9 +32,7 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 
 def policies(plan: Planned) -> dict[str, dict[str, Any]]:
     """The alerts by name."""
-    return {
-        key: values for name in ("thresholds", "queries", "matches") for key, values in plan.all("monitoring_alert_policy", name).items()
-    }
+    return plan.all("monitoring_alert_policy")
 
 
 def condition(plan: Planned, name: str, kind: str) -> dict[str, Any]:
@@ -246,10 +244,10 @@ def test_alerts_link_to_their_pages_where_these_can_be_read(terraform: Terraform
 
 def test_log_matches_are_held_to_a_rate(deployment: Planned) -> None:
     """Without one a policy on log entries is refused."""
-    for policy in deployment.all("monitoring_alert_policy", "matches").values():
-        (strategy,) = policy["alert_strategy"]
-        assert strategy["notification_rate_limit"][0]["period"]
-        assert len(policy["conditions"]) == 1, "more are refused beside a log match"
+    for policy in policies(deployment).values():
+        (asked,) = policy["conditions"]  # more are refused beside a log match
+        limits = [strategy["notification_rate_limit"][0]["period"] for strategy in policy["alert_strategy"]]
+        assert limits == (["300s"] if asked["condition_matched_log"] else []), "and refused for all others"
 
 
 def test_the_dashboard_shows_the_four_signals_and_how_actions_ended(deployment: Planned) -> None:
