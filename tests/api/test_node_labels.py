@@ -207,10 +207,11 @@ def test_what_the_cluster_refused_is_taken_back_and_the_documents_labels_hold(fl
     assert fleet.labels("n1") == {"zone": "a", "rack": "r7", "row": "theirs"}
 
 
-def test_what_the_cluster_did_not_answer_to_is_written_by_the_next_sweep(fleet: FrontDoor) -> None:
+@pytest.mark.parametrize("error", [Unavailable("no answer"), Refused("Forbidden", "not today")], ids=["away", "refuses for now"])
+def test_what_the_cluster_did_not_answer_to_is_written_by_the_next_sweep(fleet: FrontDoor, error: ClusterError) -> None:
     def is_away(call: str, _node: str) -> None:
         if call == "apply_labels":
-            raise Unavailable("no answer")
+            raise error
 
     fleet.cluster.before = is_away
     assert put(fleet, {"rack": "r9"}).status_code >= 500

@@ -17,7 +17,7 @@ from shared.domain.labels.selection import FilterEntry, NodeFilter
 from shared.domain.outcomes import Outcome
 from shared.ledger.actions import Seen
 from shared.ledger.releases import Newest
-from shared.messages import DeadlineCheck, NodeApply, NodeChanged, NodeTask, Outgoing, RelabelRequest
+from shared.messages import DeadlineCheck, NodeApply, NodeChanged, NodeTask, Outgoing, PartResult, RelabelRequest
 from shared.ports import Refused, StoreError
 from shared.work.control import control, retried
 from shared.work.intake import Rejected, accept
@@ -466,3 +466,29 @@ def test_what_is_stopped_while_it_is_being_released_is_taken_back_at_once(held: 
     assert held.world.releases.head("default").base == 1
     held.cloud.drain()
     assert (held.labels("n1"), held.labels("n2")) == ({"rack": "r1"}, {"rack": "r1"})
+
+
+def test_a_sweep_finds_nodes_in_sync_that_have_what_is_released_though_a_newer_commit_waits(held: Fleet) -> None:
+    sweeps(held)
+    assert held.ended(sweeps(held)).counts == {"unchanged": 2}
+
+
+def test_what_an_action_left_on_nodes_of_which_nobody_heard_stays_where_nothing_is_released(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}}, adopted=False)
+    fleet.has_nodes(n1={})
+    action = fleet.sends(name="update_site")
+    publish = fleet.cloud.publish
+
+    def loses_results(topic: str, messages: Sequence[Outgoing]) -> None:
+        if topic != PartResult.TOPIC:
+            publish(topic, messages)
+
+    fleet.world.bus.publish = loses_results  # type: ignore[method-assign]
+    fleet.cloud.drain()
+    fleet.world.bus.publish = publish  # type: ignore[method-assign]
+    expires(fleet)
+    assert fleet.ended(action).result == "expired"
+    assert not fleet.world.releases.head("default").mark("n1").released
+    tells(fleet, "n1")
+    sweeps(fleet)
+    assert fleet.labels("n1") == {"rack": "r1"}
