@@ -142,7 +142,7 @@ class Actions:
         """`outcome`, to show it: also a failure where the record of the end is gone, or the plan can't be read (the next sweep says so)."""
         outcome = self.outcome(action)
         try:
-            if outcome is None and self.announced(action):
+            if outcome is None and self.announced(action) and (outcome := self.outcome(action)) is None:  # it may have ended in between
                 raise RecordUnreadable(f"actions/{action}/outcome.json", "it is missing")
             if outcome is None:
                 self.plan(action)

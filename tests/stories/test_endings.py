@@ -450,3 +450,22 @@ def test_the_next_request_finishes_what_a_process_left_unfinished(fleet: Fleet) 
     fleet.cloud.drain()
 
     assert fleet.world.actions.open() == []
+
+
+def test_an_action_that_ends_while_somebody_looks_at_it_is_shown_as_it_ended(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r1"}})
+    fleet.has_nodes(n1={})
+    action = fleet.sends(target_nodes=["n1"])
+    read = fleet.world.store.get
+    looked: list[str] = []
+
+    def ends_between_the_looks(key: str) -> bytes | None:
+        if key == f"actions/{action}/announced.json" and not looked:
+            looked.append(key)
+            fleet.cloud.drain()
+        return read(key)
+
+    fleet.world.store.get = ends_between_the_looks  # type: ignore[method-assign]
+    shown = fleet.world.actions.ended(action)
+    assert shown is not None
+    assert shown.result == "success"
