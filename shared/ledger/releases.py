@@ -64,7 +64,7 @@ Decide = Callable[[State, int], State]
 
 
 class Newest(NamedTuple):
-    """The number of a cluster's newest act, and whether it was made just now."""
+    """The number of an action's act, and whether it was made just now; of the cluster's newest, where there was nothing to release."""
 
     k: int
     made: bool
@@ -411,8 +411,8 @@ class Releases:
         """Read, decide, and create the next act, unless nothing changes, or an act after `since` has this cause already."""
         while True:
             head = self.begin(cluster, at)
-            if since is not None and self._found(cluster, cause.action, since, head.k):
-                return Newest(head.k, made=False)
+            if since is not None and (act := self._found(cluster, cause.action, since, head.k)):
+                return Newest(act.k, made=False)
             state = head.whole()
             changed = decide(state, head.k + 1)
             if changed == state:

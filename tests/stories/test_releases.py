@@ -492,3 +492,16 @@ def test_what_an_action_left_on_nodes_of_which_nobody_heard_stays_where_nothing_
     tells(fleet, "n1")
     sweeps(fleet)
     assert fleet.labels("n1") == {"rack": "r1"}
+
+
+def test_a_request_that_is_delivered_again_after_its_release_leaves_an_override_alone_that_came_in_between(held: Fleet) -> None:
+    sweeps(held)
+    action = held.sends(name="update_site")
+    request = held.cloud._queue[0]
+    held.cloud._deliver(held.cloud._queue.pop())
+    held.cloud._queue.clear()  # its part is on its way
+    held.world.releases.override("default", "n1", {"rack": "mine"}, "a person", held.now)
+    held.cloud.publish(RelabelRequest.TOPIC, [request.message])
+    held.cloud.drain()
+    assert held.ended(action).result == "success"
+    assert (held.labels("n1"), held.labels("n2")) == ({"rack": "mine"}, {"rack": "r2"})
