@@ -180,6 +180,10 @@ class RelabelRequest(Ask, Message):
 
     @model_validator(mode="after")
     def _says_which_nodes(self) -> Self:
+        if self.rollout:
+            if self.batch is None or not self.action or self.whole_site or self.target_nodes or self.node_filter:
+                raise ValueError("a batch of a rollout is named by rollout, batch and action: the rollout knows its nodes")
+            return self
         if self.plan and (self.whole_site or self.node_filter is not None):
             raise ValueError(f"a plan says which nodes: leave {self.name if self.whole_site else 'node_filter'} out")
         if self.clusters is not None and (self.cluster or self.target_nodes):
@@ -204,10 +208,22 @@ class RelabelRequest(Ask, Message):
     @classmethod
     def again(cls, request: ActionRequest) -> Self:
         """The message that makes an accepted action go on."""
-        return cls(action=request.id, **request.asked() | {"cluster": request.cluster or None})
+        asked = request.asked() | {"cluster": request.cluster or None}
+        return cls(action=request.id, **asked | ({"target_nodes": None} if request.rollout else {}))
 
     def identity(self) -> str:
         return self.action or ""
+
+
+class RolloutStep(Message):
+    """Look at a rollout and do what it needs next; none named: at every one that has not ended (a clock sends that)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    TOPIC: ClassVar[str] = "rollouts"
+    rollout: ActionId | None = None
+
+    def identity(self) -> str:
+        return ""
 
 
 class NodeApply(Message):

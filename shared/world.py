@@ -26,6 +26,7 @@ from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused, in_ti
 
 if TYPE_CHECKING:
     from shared.ledger.fleets import Fleets, Opener
+    from shared.ledger.rollouts import Rollouts
 
 KUBECTL = "kubectl:"
 """In HULLMARK_KUBECONFIGS: the kubeconfig that kubectl would use. The command line's default; functions have none."""
@@ -209,6 +210,13 @@ class World:
     def actions(self) -> Actions:
         """The ledger of actions."""
         return Actions(self.store)
+
+    @functools.cached_property
+    def rollouts(self) -> Rollouts:
+        """The ledger of rollouts. Imported here, because few messages are about one."""
+        from shared.ledger.rollouts import Rollouts
+
+        return Rollouts(self.store)
 
     @functools.cached_property
     def acceptances(self) -> Acceptances:

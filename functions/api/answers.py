@@ -14,12 +14,14 @@ from werkzeug.exceptions import HTTPException
 from shared.domain.actions import REVISION_REJECTED
 from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.documents.reading import Problem as DocumentProblem
+from shared.domain.rollouts.progress import WrongPhase
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
+from shared.ledger.rollouts import UnknownRollout
 from shared.ports import BusError, ClusterError, Refused, StoreError
-from shared.work.intake import Rejected
+from shared.work.intake import ROLLOUT_RUNNING, Rejected
 from shared.world import SettingsError
 
 NEEDS_BODY = (413, 415)
@@ -152,9 +154,12 @@ REJECTIONS = {
     "UnknownNode": "Invalid target_nodes parameter",
     "ClusterUnknown": "Invalid cluster parameter",
     REVISION_REJECTED: "Revision rejected",
+    ROLLOUT_RUNNING: "Rollout running",
+    "ReasonRequired": "Invalid reason",
+    "UnknownRolloutDocument": "No such Rollout document",
 }
 """Titles of what intake refuses, in Shipyard's words where it has some."""
-CONFLICTS = (REVISION_REJECTED, "NewerReleased")
+CONFLICTS = (REVISION_REJECTED, ROLLOUT_RUNNING, "NewerReleased", "ActionRunning")
 """What intake refuses though nothing is wrong with the request: 409."""
 
 
@@ -167,6 +172,8 @@ NAMED: Mapping[type[Exception], tuple[int, str, str]] = {
     TagStays: (409, "Tag stays", "TagStays"),
     EmptyStage: (400, "Validation failed", "EmptyStage"),
     NothingStaged: (409, "No documents to commit", "NothingStaged"),
+    UnknownRollout: (404, "Rollout not found", "UnknownRollout"),
+    WrongPhase: (409, "Invalid state", "WrongPhase"),
     WrongState: (409, "Invalid state", "WrongState"),
 }
 """Errors whose text is the whole answer: status, title, reason."""

@@ -4,6 +4,7 @@ in   HTTP               under /v1.0 and /api/v1.0; the page at /
 out  relabel-requests   RelabelRequest, one for each action accepted here
      node-applies       parts that were parked, when their action goes on or is stopped
      results            an empty result, which lets a stopped action end
+     rollouts           RolloutStep, for a rollout that was started or given a word
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ in   dead-letters       any message, as its function could not take it
 in   action-deadlines   DeadlineCheck (a clock)
 out  results            PartResult, to the action over several clusters that this one belongs to
      notices            action finished, message lost
+     rollouts           RolloutStep, when a batch of a rollout has ended
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from shared.ledger import repairs
 from shared.ledger.actions import NeverPlanned, finished_notice
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import UnknownRevision
-from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, VersionUpdate
+from shared.messages import DeadlineCheck, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest, RolloutStep, VersionUpdate
 from shared.work.releasing import take_back_at_end
 from shared.world import World
 
@@ -127,6 +128,8 @@ def announce(action: str, outcome: ActionOutcome, world: World) -> None:
         elif request.name == UPDATE_SITE and not request.dry_run and outcome.revision and outcome.result != "blocked":
             tag(request, outcome, world)
         world.bus.publish(Notice.TOPIC, [finished_notice(request, outcome).outgoing()])
+        if request.rollout:
+            world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=request.rollout).outgoing()])
     if taken_back:
         world.actions.mark_announced(action)
         if request and quiet_sweep(request, outcome):

@@ -20,6 +20,7 @@ COMMANDS = {
     "relabel": ("local.cli.relabel:relabel", "Bring nodes in sync with the newest committed documents."),
     "nodes": ("local.cli.nodes:nodes", "Show each node's release, whether it is in sync, and why not."),
     "actions": ("local.cli.actions:actions", "List, show and watch actions; stop, pause, unpause and retry them."),
+    "rollout": ("local.cli.rollout:rollout", "Bring a change to a fleet in stages; approve, pause, revert it."),
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
     "versions": ("local.cli.versions:versions", "Show which versions a fleet runs, and which updates are due, when and why."),
     "reasons": ("local.cli.reasons:reasons", "Explain a reason code, and what to do about it."),

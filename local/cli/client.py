@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -35,14 +36,17 @@ from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.rollouts.progress import WrongPhase
 from shared.domain.site import DeclaredSite, load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
+from shared.ledger.rollouts import UnknownRollout
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
 from shared.work.intake import Refusal, Rejected
 from shared.work.planning import Declarations
+from shared.work.rollouts import Control, RolloutList, RolloutStatus
 
 T = TypeVar("T")
 PAGE = 5000
@@ -201,6 +205,8 @@ def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
         "TagStays": TagStays(text),
         REVISION_REJECTED: Rejected(Refusal(REVISION_REJECTED, text)),
         "WrongState": WrongState(text),
+        "UnknownRollout": UnknownRollout(text),
+        "WrongPhase": WrongPhase(text),
     }
     if reason in known:
         return known[reason]
@@ -218,6 +224,7 @@ class Server:
         self.documents = ServerDocuments(http)
         self.plans = ServerPlans(http)
         self.nodes = ServerNodes(http)
+        self.rollouts = ServerRollouts(http)
 
     def versions(self, *, live: bool) -> ServerVersions:
         return ServerVersions(self._http, live)
@@ -433,6 +440,30 @@ class ServerDocuments:
             return None
         newest = self.get(revisions[-1].number)
         return DeclaredSite(newest.about.number, load(newest.sources))
+
+
+class ServerRollouts:
+    """The server's rollouts."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def start(self, name: str, accept: Accepting, *, supersede: bool) -> RolloutStatus:
+        return self._http.call("POST", "/rollouts", RolloutStatus, json={"name": name, "supersede": supersede, **accept.accepting()})
+
+    def newest(self, limit: int) -> list[RolloutStatus]:
+        return self._http.get("/rollouts", RolloutList, limit=limit).rollouts
+
+    def get(self, rollout: str) -> RolloutStatus:
+        return self._http.get(f"/rollouts/{quote(rollout, safe='')}", RolloutStatus)
+
+    def control(self, rollout: str, verb: Control, stage: str, reason: str, accept: Accepting) -> RolloutStatus:
+        said = {"stage": stage, "reason": reason, **accept.accepting()}
+        return self._http.call("POST", f"/rollouts/{quote(rollout, safe='')}/control/{verb}", RolloutStatus, json=said)
+
+    def look_again(self, rollout: str, seconds: float) -> RolloutStatus:
+        time.sleep(seconds)
+        return self.get(rollout)
 
 
 class ServerPlans:

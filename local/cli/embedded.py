@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -34,8 +35,8 @@ from shared.domain.labels.reach import whereabouts
 from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
-from shared.messages import RelabelRequest
-from shared.work import commits, releasing
+from shared.messages import RelabelRequest, RolloutStep
+from shared.work import commits, releasing, rollouts
 from shared.work.commits import WouldCommit
 from shared.work.comparison import compare
 from shared.work.control import retried
@@ -43,6 +44,7 @@ from shared.work.nodes import node_states
 from shared.work.planning import Declarations
 from shared.work.plans import plan_committed, plan_documents
 from shared.work.reach import reaches
+from shared.work.rollouts import RolloutStatus
 from shared.world import Settings, World
 
 if TYPE_CHECKING:
@@ -78,6 +80,11 @@ class Embedded:
     def nodes(self) -> EmbeddedNodes:
         self._left_open()
         return EmbeddedNodes(self._world)
+
+    @functools.cached_property
+    def rollouts(self) -> EmbeddedRollouts:
+        self._left_open()
+        return EmbeddedRollouts(self._cloud)
 
     def at_work(self) -> Cloud:
         """The cloud itself, once it has gone on with what earlier commands left unfinished."""
@@ -235,6 +242,41 @@ class EmbeddedDocuments:
 
     def _summary(self, about: Committed) -> RevisionSummary:
         return _summary(about, self._revisions.tags(about.number))
+
+
+class EmbeddedRollouts:
+    """Rollouts in the store, taken further by the functions in this process while a command runs."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._world = cloud.world
+
+    def start(self, name: str, accept: Accepting, *, supersede: bool) -> RolloutStatus:
+        progress = rollouts.start(name, who(), self._world, self._world.clock(), accept, supersede=supersede)
+        self._cloud.drain()
+        return self.get(progress.id)
+
+    def newest(self, limit: int) -> list[RolloutStatus]:
+        self._step()
+        return rollouts.listed(self._world, self._world.clock(), limit)
+
+    def get(self, rollout: str) -> RolloutStatus:
+        self._step()
+        return rollouts.shown(self._world.rollouts.get(rollout), self._world, self._world.clock())
+
+    def control(self, rollout: str, verb: rollouts.Control, stage: str, reason: str, accept: Accepting) -> RolloutStatus:
+        now = self._world.clock()
+        rollouts.control(rollout, verb, who(), self._world, now, stage=stage, message=reason, accept=accept)
+        return self.get(rollout)
+
+    def look_again(self, rollout: str, seconds: float) -> RolloutStatus:
+        time.sleep(seconds)
+        return self.get(rollout)
+
+    def _step(self) -> None:
+        """What the clock would send: where nobody serves, a command is the only clock."""
+        self._cloud.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
+        self._cloud.drain()
 
 
 class EmbeddedPlans:

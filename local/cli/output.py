@@ -17,9 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from shared.domain.documents.reading import DocumentsRefused
+from shared.domain.rollouts.progress import WrongPhase
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
+from shared.ledger.rollouts import UnknownRollout
 from shared.ports import BusError, ClusterError, StoreError
 from shared.work.intake import Rejected
 from shared.world import SettingsError
@@ -107,6 +109,8 @@ _PLAIN = (
     SettingsError,
     BusError,
     WrongState,
+    WrongPhase,
+    UnknownRollout,
     UnknownRevision,
     UnknownCollection,
     UnknownTag,

@@ -24,6 +24,7 @@ from shared.domain.versions.answers import DecisionList, Explanation, ForecastLi
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
 from shared.work.planning import Declarations
+from shared.work.rollouts import Control, RolloutStatus
 
 
 class ActionSummary(BaseModel):
@@ -269,6 +270,30 @@ class Versions(Protocol):
         ...
 
 
+class Rollouts(Protocol):
+    """Changes in stages. Methods raise UnknownRollout for an id that there is not."""
+
+    def start(self, name: str, accept: Accepting, *, supersede: bool) -> RolloutStatus:
+        """Start a rollout of the newest revision. Raises Rejected."""
+        ...
+
+    def newest(self, limit: int) -> list[RolloutStatus]:
+        """The newest so many, oldest of them first."""
+        ...
+
+    def get(self, rollout: str) -> RolloutStatus:
+        """Where one stands."""
+        ...
+
+    def control(self, rollout: str, verb: Control, stage: str, reason: str, accept: Accepting) -> RolloutStatus:
+        """Give it a word. Raises WrongPhase and Rejected."""
+        ...
+
+    def look_again(self, rollout: str, seconds: float) -> RolloutStatus:
+        """Where it stands after at most so many seconds. The embedded cloud works it off meanwhile."""
+        ...
+
+
 class Service(Protocol):
     """All of it."""
 
@@ -280,6 +305,8 @@ class Service(Protocol):
     def plans(self) -> Plans: ...
     @property
     def nodes(self) -> Nodes: ...
+    @property
+    def rollouts(self) -> Rollouts: ...
 
     def versions(self, *, live: bool) -> Versions:
         """The fleet of the newest revision; with `live`, what its Cluster documents name is asked too. Raises Rejected."""

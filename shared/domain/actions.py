@@ -64,6 +64,10 @@ class Ask(Accepting, Selection):
     retry_of: str | None = None
     plan: BoundPlan | None = None
     """What it may change and nothing else: a plan that somebody has seen."""
+    rollout: str | None = None
+    """The rollout that it is a batch of; which nodes that means is kept with the rollout."""
+    batch: int | None = None
+    """The batch's number, from 1."""
 
     def asked(self) -> dict[str, Any]:
         """These fields as they are, for the next one that carries them: nothing is dumped or validated again."""

@@ -113,7 +113,23 @@ UPDATE_SKIPPED = NoticeKind(
     "from `version_check`: `cluster`, `component`, `subject`, `version`, `reason`, `message`, `advice`; from `version_apply`: as for "
     "`version.updated`",
 )
+ROLLOUT_CHANGED = NoticeKind(
+    "rollout.changed",
+    "A rollout has begun, opened a batch, stopped, been taken back or ended, or somebody gave it a word.",
+    ["rollout"],
+    "the rollout's id",
+    "`id`, `name`, `revision`, `phase`, `verb`, `by`, `reason`, `message`",
+)
+ROLLOUT_WAITS = NoticeKind(
+    "rollout.waits",
+    "A rollout waits for a person. Sent at once, and again after 1 and 7 days.",
+    ["rollout"],
+    "the rollout's id",
+    "`id`, `name`, `revision`, `reason`, `message`, `since`, `until`, `who`",
+)
 NOTICES = (
+    ROLLOUT_CHANGED,
+    ROLLOUT_WAITS,
     ACTION_FINISHED,
     REQUEST_REFUSED,
     NODE_FAILED,

@@ -24,13 +24,14 @@ from shared.domain.documents.kinds import (
     NodeLabelPolicy,
     NodeMatch,
     PodLabelPolicy,
+    Rollout,
     did_you_mean,
     parsed,
 )
 from shared.domain.documents.reading import Document, DocumentsRefused, Path, Problem, Source, read
 from shared.domain.keys import PROTECTED, is_subdomain, key_error, reconciled, value_error
 from shared.domain.labels.aliases import AliasPair, check_pairs, in_force
-from shared.domain.labels.policies import Clash, DeclaredLabels, Policies, clashes_of, declare, keys_looked_at, selects
+from shared.domain.labels.policies import Clash, DeclaredLabels, Policies, clashes_of, declare, keys_looked_at, looked_at, selects
 from shared.domain.pods.copying import check_pod_policy
 
 T = TypeVar("T", bound=HullmarkDocument)
@@ -166,6 +167,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     problems += shaped.check_conflicts(site)
     problems += shaped.check_secondaries(site.policies.alias_pairs)
     problems += shaped.check_selected(site.policies.alias_pairs)
+    problems += shaped.check_rollouts()
     site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions(), *shaped.reconciled_keys()]
     order = {source.file: number for number, source in enumerate(sources)}
     for problem_list in (problems, site.warnings):
@@ -259,6 +261,7 @@ class _Shaped:
             allow_protected=rules[0].spec.allow_protected if rules else (),
             limits=limits[0].spec if limits else None,
             on_conflict=rules[0].spec.on_conflict if rules else "force",
+            rollouts={model.name: model.spec for model in self.models(Rollout)},
         )
 
     def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:
@@ -269,9 +272,9 @@ class _Shaped:
                 for key, value in model.spec.labels.items():
                     yield from _label_problems(document, key, value, model.spec.allow_protected or key in allowed)
                 for name in ("nodes", "exclude"):
-                    yield from _selector_problems(document, name, getattr(model.spec, name))
+                    yield from _selector_problems(document, ("spec", name), getattr(model.spec, name))
                 if isinstance(model.spec.clusters, ClusterMatch):
-                    yield from _match_labels_problems(document, "clusters", model.spec.clusters.match_labels)
+                    yield from _match_labels_problems(document, ("spec", "clusters"), model.spec.clusters.match_labels)
             elif isinstance(model, GeneratedLabels):
                 yield from airship.check_generated_key(document, ("spec", "key"), model.spec.key, allowed)
                 first = asked.setdefault(model.spec.key, document)
@@ -309,16 +312,34 @@ class _Shaped:
         """Policies that declare what a policy selects on, itself or as an alias. Once we hold such a label it counts as ours and no longer
         as the node's own: the first relabel would take it over, and the second would find the node unselected and remove all it had.
         """
-        looking: dict[str, tuple[Document, NodeLabelPolicy]] = {}
+        looking: dict[str, tuple[Document, HullmarkDocument]] = {}
         declaring = [(document, model) for document, model in self.read if isinstance(model, NodeLabelPolicy)]
         for document, model in declaring:
             for key in keys_looked_at(model):
                 looking.setdefault(key, (document, model))
+        for document, rollout in self.written(Rollout):
+            for stage in rollout.spec.stages:
+                for key in looked_at(stage.nodes):
+                    looking.setdefault(key, (document, rollout))
         written = {pair.primary: pair.secondary for pair in pairs if pair.secondary in looking}
         for document, model in declaring:
             for key in model.spec.labels:
                 if (seen := key if key in looking else written.get(key)) is not None:
                     yield document.problem(("spec", "labels", key), "SelectsWhatItWrites", _selected(model, key, seen, *looking[seen]))
+
+    def check_rollouts(self) -> Iterator[Problem]:
+        """Names and selectors of rollouts and their stages."""
+        for document, model in self.written(Rollout):
+            if not is_subdomain(model.name):
+                message = "a rollout's name is a DNS name: lower-case letters, digits, - and ., at most 253 bytes"
+                yield document.problem(("metadata", "name"), "Invalid", message)
+            if model.spec.clusters:
+                yield from _match_labels_problems(document, ("spec", "clusters"), model.spec.clusters.match_labels)
+            for number, stage in enumerate(model.spec.stages):
+                path: Path = ("spec", "stages", number)
+                yield from _selector_problems(document, (*path, "nodes"), stage.nodes)
+                if stage.clusters:
+                    yield from _match_labels_problems(document, (*path, "clusters"), stage.clusters.match_labels)
 
     def check_conflicts(self, site: Site) -> Iterator[Problem]:
         """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""
@@ -389,8 +410,8 @@ def secondaries(document: Document, policy: NodeLabelPolicy, pairs: Iterable[Ali
             yield document.problem(("spec", "labels", key), "Forbidden", message)
 
 
-def _selected(model: NodeLabelPolicy, key: str, seen: str, looking: Document, other: NodeLabelPolicy) -> str:
-    who = "this policy itself" if other.name == model.name else f"{other.title} ({looking.file}:{looking.line})"
+def _selected(model: NodeLabelPolicy, key: str, seen: str, looking: Document, other: HullmarkDocument) -> str:
+    who = "this policy itself" if other.title == model.title else f"{other.title} ({looking.file}:{looking.line})"
     alias = "" if key == seen else f", and {seen} follows {key} (an alias pair)"
     return f"{model.title} declares {key}, and {who} selects nodes by {seen}{alias}: declare another key, or select by names, tags or racks"
 
@@ -405,23 +426,23 @@ def _label_problems(document: Document, key: str, value: str, allowed: bool) -> 
         yield document.problem(path, "Forbidden", message)
 
 
-def _selector_problems(document: Document, name: str, match: NodeMatch | None) -> Iterator[Problem]:
+def _selector_problems(document: Document, path: Path, match: NodeMatch | None) -> Iterator[Problem]:
     if match is None:
         return
     for number, node in enumerate(match.names or ()):
         if not is_subdomain(node):
             message = f"{node[:80]!r} is not a valid node name: a DNS name of lower-case letters, digits, - and ., at most 253 bytes"
-            yield document.problem(("spec", name, "names", number), "Invalid", message)
-    yield from _match_labels_problems(document, name, match.match_labels)
+            yield document.problem((*path, "names", number), "Invalid", message)
+    yield from _match_labels_problems(document, path, match.match_labels)
     for number, expression in enumerate(match.match_expressions or ()):
         if reason := key_error(expression.key):
-            yield document.problem(("spec", name, "matchExpressions", number, "key"), "Invalid", reason)
+            yield document.problem((*path, "matchExpressions", number, "key"), "Invalid", reason)
 
 
-def _match_labels_problems(document: Document, name: str, match_labels: Mapping[str, str] | None) -> Iterator[Problem]:
+def _match_labels_problems(document: Document, path: Path, match_labels: Mapping[str, str] | None) -> Iterator[Problem]:
     for key, value in (match_labels or {}).items():
         if reason := key_error(key) or value_error(value):
-            yield document.problem(("spec", name, "matchLabels", key), "Invalid", reason)
+            yield document.problem((*path, "matchLabels", key), "Invalid", reason)
 
 
 _SHOWN = 3

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -27,6 +26,7 @@ import msgspec
 from ulid import ULID
 
 from shared.domain.actions import Record
+from shared.domain.labels.places import StageOf, nowhere
 from shared.domain.labels.releases import (
     UNBOUND,
     Act,
@@ -36,6 +36,10 @@ from shared.domain.labels.releases import (
     Entry,
     Mark,
     State,
+    advanced,
+    begun,
+    dropped,
+    finished,
     overridden,
     taken_back,
     to_all,
@@ -43,9 +47,11 @@ from shared.domain.labels.releases import (
     without_override,
 )
 from shared.domain.names import SITE_TAGS
-from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
+from shared.ledger.chains import Chain
+from shared.ledger.places import Places
+from shared.ledger.records import RecordUnreadable, read_as, read_record
 from shared.ledger.revisions import Revision, Revisions, UnknownRevision, revision_key
-from shared.ports import ObjectStore, StoreError
+from shared.ports import ObjectStore
 
 NAMES_INLINE = 1000
 """Names that stand in the state itself. Of more, shares of about so many are kept, and an act writes those that it changes."""
@@ -53,8 +59,6 @@ SHARES_KEPT = 256
 """Shares that a process remembers: about 20 MB."""
 ACTS_KEPT = 1000
 """Acts of which a process remembers whether they were an override, and its labels."""
-HINTS = 3
-"""Hints that stay, so that one that is lost costs nothing."""
 BEGAN = "upgrades/releases"
 
 T = TypeVar("T")
@@ -91,11 +95,12 @@ class Began(Record):
 class Released:
     """A cluster's state as it was read."""
 
-    def __init__(self, k: int, state: State, share: Callable[[str], Names]) -> None:
+    def __init__(self, k: int, state: State, share: Callable[[str], Names], stage_of: StageOf = nowhere) -> None:
         self.k = k
         """The number of its newest act; 0 before the first."""
         self._state = state
         self._share = share
+        self.stage_of = stage_of
 
     @property
     def base(self) -> int:
@@ -124,7 +129,7 @@ class Released:
 
     def mark(self, node: str) -> Mark:
         """A node's release. Raises RecordUnreadable."""
-        return self._state.mark_of(self.entry(node))
+        return self._state.mark_of(self.entry(node), node, self.stage_of)
 
     def entry(self, node: str) -> Entry | None:
         """What one node has of its own. Raises RecordUnreadable."""
@@ -133,7 +138,7 @@ class Released:
     def brought_by(self, node: str) -> str | None:
         """The action that released to a node what it has; empty where no action did, None for an override. Raises RecordUnreadable."""
         entry = self._names_near(node).get(node)
-        if entry is None or self._state.mark_of(entry) != entry.mark:
+        if entry is None or self._state.mark_of(entry, node, self.stage_of) != entry.mark:
             return self._state.base_action
         return None if entry.override else entry.action
 
@@ -204,6 +209,7 @@ class Releases:
         self._committed = (-math.inf, 0)
         self._heads: dict[str, tuple[float, Released]] = {}
         self._kept_already = False
+        self._places = Places(store)
         self._share = functools.lru_cache(SHARES_KEPT)(self._read_share)
         self._override_at = functools.lru_cache(ACTS_KEPT)(self._read_override)
 
@@ -233,28 +239,19 @@ class Releases:
         return head
 
     def _newest(self, cluster: str, known: Released | None) -> Released:
-        k = known.k if known else self._hinted(cluster)
-        body = None
-        for number in itertools.count(k + 1):
-            newer = self._store.get(_key(cluster, number))
-            if newer is None:
-                break
-            k, body = number, newer
-        if known and body is None:
-            return known
-        if k == 0:
-            return Released(0, self._before(), self._share)
-        return self._read(cluster, k, body)
+        link = self._chain(cluster).newer(known.k if known else 0)
+        if link.k:
+            return self._read(cluster, link.k, link.body)
+        return known or Released(0, self._before(), self._share, self._stage_of(cluster))
 
-    def _hinted(self, cluster: str) -> int:
-        """The number of an act that happened, at or before the newest. A hint that is lost costs a longer listing."""
-        hinted = max(numbered(self._store.keys(f"release-heads/{cluster}/")), default=0)
-        if hinted or self._store.get(_key(cluster, 1)) is None:
-            return hinted
-        return max(numbered(key for key in self._store.keys(f"releases/{cluster}/") if key.count("/") == 2), default=0)
+    def _stage_of(self, cluster: str) -> StageOf:
+        return functools.partial(self._places.stage_of, cluster)
+
+    def _chain(self, cluster: str) -> Chain:
+        return Chain(self._store, f"releases/{cluster}/", f"release-heads/{cluster}/")
 
     def _read(self, cluster: str, k: int, body: bytes | None = None) -> Released:
-        return Released(k, self._state(_key(cluster, k), body), self._share)
+        return Released(k, self._state(_key(cluster, k), body), self._share, self._stage_of(cluster))
 
     def _state(self, key: str, body: bytes | None = None) -> State:
         body = body if body is not None else self._store.get(key)
@@ -318,7 +315,7 @@ class Releases:
     def _found(self, cluster: str, action: str, since: int, newest: int) -> Act | None:
         for k in range(since + 1, newest + 1):
             cause = self._read(cluster, k).about.cause
-            if (cause.kind, cause.action) == ("action", action):
+            if (cause.kind, cause.action) in ((kind, action) for kind in ("action", "rollout begun", "rollout taken back")):
                 return Act(k, cause.revision, action)
         return None
 
@@ -340,7 +337,7 @@ class Releases:
         ended = functools.cache(self._ended)
 
         def decide(state: State, k: int) -> State:
-            return to_names(state, Act(k, revision, action), names, ended)
+            return to_names(state, Act(k, revision, action), names, ended, self._stage_of(cluster))
 
         return self._change(cluster, decide, Cause("action", action, revision), by, at, since=since)
 
@@ -365,7 +362,51 @@ class Releases:
                 key = f"releases/{cluster}/under/{ULID()}.json"
                 self._store.create(key, msgspec.json.encode(self._kept(cluster, left, None)))
                 state = msgspec.structs.replace(state, under=key)
-        return taken_back(state, act, done, beneath)
+        return taken_back(state, act, done, beneath, self._stage_of(cluster))
+
+    # rollouts
+
+    def begin_rollout(self, cluster: str, rollout: str, revision: int, *, since: int, by: str, at: datetime) -> Newest:
+        """Let a rollout begin in a cluster, unless it did after act `since`, or was taken back."""
+        return self._change(
+            cluster, lambda state, k: begun(state, k, rollout, revision), Cause("rollout begun", rollout, revision), by, at, since=since
+        )
+
+    def advance(
+        self, cluster: str, rollout: str, action: str, to: tuple[int, int], names: Collection[str], *, since: int, by: str, at: datetime
+    ) -> Newest | None:
+        """Release a rollout's revision to everything up to `to`, on behalf of one batch. None where the rollout is not on its way any more.
+        `since`: as `find` takes it.
+        """
+        way = self.head(cluster).about.next
+        cause, named = Cause("action", action, way.revision if way else 0), frozenset(names)
+        newest = self._change(cluster, lambda state, k: advanced(state, k, rollout, to, named), cause, by, at, since=since)
+        now = self.head(cluster).about.next
+        return newest if now is not None and now.rollout == rollout else None
+
+    def finish_rollout(self, cluster: str, rollout: str, revision: int, by: str, at: datetime) -> None:
+        """Make a rollout's revision the base of a cluster that it has reached as a whole."""
+        self._change(cluster, lambda state, _: finished(state, rollout), Cause("rollout finished", rollout, revision), by, at)
+
+    def revert_rollout(
+        self, cluster: str, rollout: str, revision: int, reached: Collection[str], *, since: int, by: str, at: datetime
+    ) -> None:
+        """Take a rollout back; `reached` are the nodes that it was released to. One that had not begun here never will."""
+        emptied = str(ULID())
+        self._store.create(f"overrides/{emptied}.json", Override(cluster=cluster, node="", labels={}, by=by, at=at).to_bytes())
+        cause = Cause("rollout taken back", rollout, revision)
+        if self._found_kind(cluster, cause, since):
+            return
+
+        def decide(state: State, k: int) -> State:
+            left = dropped(state, k, rollout, revision, reached, emptied, self._stage_of(cluster))
+            return left if left is not state else msgspec.structs.replace(state, at=at)  # it is said all the same
+
+        self._change(cluster, decide, cause, by, at)
+
+    def _found_kind(self, cluster: str, wanted: Cause, since: int) -> bool:
+        acts = (self._read(cluster, k).about.cause for k in range(since + 1, self.head(cluster).k + 1))
+        return any((cause.kind, cause.action) == (wanted.kind, wanted.action) for cause in acts)
 
     def override(self, cluster: str, node: str, labels: Mapping[str, str], by: str, at: datetime) -> str:
         """Put labels on a node in place of the documents', until its next release; the override's id."""
@@ -373,7 +414,11 @@ class Releases:
         kept = Override(cluster=cluster, node=node, labels=dict(labels), by=by, at=at)
         self._store.create(f"overrides/{override}.json", kept.to_bytes())
         self._change(
-            cluster, lambda state, k: overridden(state, k, node, override, self._ended), Cause("override", override, node=node), by, at
+            cluster,
+            lambda state, k: overridden(state, k, node, override, self._ended, self._stage_of(cluster)),
+            Cause("override", override, node=node),
+            by,
+            at,
         )
         return override
 
@@ -421,12 +466,8 @@ class Releases:
                 return Newest(head.k + 1, made=True)
 
     def _append(self, cluster: str, k: int, state: State, before: Released) -> bool:
-        made = self._store.create(_key(cluster, k), msgspec.json.encode(self._kept(cluster, state, before)))
+        made = self._chain(cluster).append(k, msgspec.json.encode(self._kept(cluster, state, before)))
         self._heads[cluster] = -math.inf, before  # nobody trusts what is not the newest any more
-        if made:
-            with contextlib.suppress(StoreError):  # it happened, whether this succeeds or not
-                self._store.create(f"release-heads/{cluster}/{k:06}", b"")
-                self._store.delete(f"release-heads/{cluster}/{k - HINTS:06}")
         return made
 
     def _kept(self, cluster: str, state: State, before: Released | None) -> State:

@@ -27,6 +27,8 @@ def control(action: str, verb: str, by: str, world: World, now: datetime) -> Non
     are reported as stopped. An action over several clusters passes it on to theirs. Raises UnknownAction and WrongState.
     """
     asked = world.actions.shown(action)
+    if asked and asked.rollout and verb == "stop":
+        raise WrongState(f"action {action} belongs to a rollout: `hullmark rollout pause {asked.rollout}` or `revert` ends what it does")
     if asked and asked.clusters:
         _control_several(asked, verb, by, world, now)
     else:
@@ -151,6 +153,8 @@ def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> 
         raise WrongState(f"action {action} can't be retried: it is {world.actions.lifecycle(action)}")
     if asked.name == UPDATE_VERSIONS:
         raise WrongState(f"action {action} can't be retried: the next version check takes up what it left")
+    if asked.rollout:
+        raise WrongState(f"action {action} belongs to a rollout: `hullmark rollout retry {asked.rollout}` tries it again")
     anew = {"action": str(ULID()), "requested_by": by, "retry_of": action, "revision": asked.revision}
     again = RelabelRequest.again(asked).model_copy(update=anew | accept.accepting())
     if ended.unsuccessful and asked.clusters:

@@ -10,7 +10,7 @@ from typing import Any
 from shared.domain.actions import MAX_PARTS, REVISION_REJECTED, ActionRequest
 from shared.domain.clusters import EVERY, choose
 from shared.domain.labels.releases import Mark
-from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_SITE
+from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_LABELS, UPDATE_SITE
 from shared.ledger.actions import deadline
 from shared.ledger.releases import Released
 from shared.ledger.revisions import Revision, UnknownRevision
@@ -29,6 +29,10 @@ class Refusal:
 
 
 NO_REVISION = Refusal("NoCommittedRevision", "no committed documents: `hullmark documents stage -f …`, then `documents commit`")
+
+
+ROLLOUT_RUNNING = "RolloutRunning"
+UNKNOWN_ROLLOUT = "UnknownRollout"
 
 
 class Rejected(Exception):
@@ -119,6 +123,41 @@ def check_cluster(request: RelabelRequest, cluster: str, revision: Revision, com
         refuse_unknown(request.target_nodes or (), revision, access, cluster)
 
 
+def refuse_during_rollout(released: Released, cluster: str, world: World) -> None:
+    """Raises Rejected where a rollout is on its way in a cluster that a request means as a whole: it would be overtaken."""
+    way = released.about.next
+    if way is not None and world.rollouts.get(way.rollout).unfinished:
+        how = f"`hullmark rollout abort {way.rollout}` ends it where it is, `hullmark rollout revert {way.rollout}` takes it back"
+        raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {way.rollout} is on its way in cluster {cluster}: {how}"))
+
+
+def batch_of(request: RelabelRequest, action: str, world: World, now: datetime) -> ActionRequest:
+    """The action of a rollout's batch, as the rollout recorded it. Raises Rejected for one that it did not record."""
+    from shared.ledger.rollouts import UnknownRollout
+
+    try:
+        rollout, batch = world.rollouts.batch(request.rollout or "", request.batch or 0)
+    except UnknownRollout as unknown:
+        raise Rejected(Refusal(UNKNOWN_ROLLOUT, str(unknown))) from unknown
+    if batch.action != action:
+        raise Rejected(
+            Refusal("BatchNotRecorded", f"batch {request.batch} of rollout {rollout.id} is not action {action}: nothing is done")
+        )
+    return ActionRequest(
+        id=action,
+        name=UPDATE_LABELS,
+        cluster=batch.cluster,
+        revision=rollout.revision,
+        requested_by=rollout.started.by,
+        requested_at=now,
+        deadline=deadline(now, world.settings.action_seconds),
+        target_nodes=world.rollouts.members(rollout, batch),
+        rollout=rollout.id,
+        batch=request.batch,
+        **rollout.accepted,
+    )
+
+
 def accept(
     request: RelabelRequest,
     action: str,
@@ -139,6 +178,8 @@ def accept(
     known = world.actions.find(action)
     if known:
         return known
+    if request.rollout:
+        return world.actions.accept(batch_of(request, action, world, now))
     in_force = world.releases.look()
     committed = in_force.committed
     if committed is None:
@@ -156,6 +197,9 @@ def accept(
     if revision.number < committed.number:
         for cluster in clusters:
             refuse_older(request, revision.number, in_force.state(cluster))
+    if request.target_nodes is None and request.name != DRIFT_SWEEP and not request.dry_run:
+        for cluster in clusters:
+            refuse_during_rollout(in_force.state(cluster), cluster, world)
     return world.actions.accept(
         ActionRequest(
             **request.asked() | where,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from shared.domain.actions import ActionRequest
 from shared.domain.labels.impact import (
@@ -33,6 +33,9 @@ from shared.ledger.revisions import Revision, UnknownRevision
 from shared.ports import ClusterError, StoreError
 from shared.work.planning import Counted, Declarations, Ground, Observed, decisions, record_of
 from shared.world import World
+
+if TYPE_CHECKING:
+    from shared.domain.rollouts.progress import Batch, Progress
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -170,9 +173,14 @@ def beyond_limits(request: ActionRequest, impact: Impact | None, world: World, n
 
     Nodes that a person named are the person's word (a plan's are not: a pipeline makes and applies plans); a sweep has its own measure.
     """
-    named = request.target_nodes is not None and request.plan is None
+    named = request.target_nodes is not None and request.plan is None and not request.rollout
     if impact is None or named or request.name == DRIFT_SWEEP:
         return None
+    if request.rollout:
+        rollout, batch = world.rollouts.batch(request.rollout, request.batch or 0)
+        if batch.back:
+            return None
+        impact = with_earlier(impact, rollout, batch)
     in_force = world.releases.look()
     base = in_force.state(request.cluster).base
     bounds = _bounds_for(request.revision, request.cluster, in_force, world)
@@ -182,6 +190,13 @@ def beyond_limits(request: ActionRequest, impact: Impact | None, world: World, n
         _record(request, impact, base, world, now)
     kept = world.acceptances.holding(request.revision, request.cluster, base) if beyond else ()
     return beyond and verdict(impact, bounds, request.accepted, kept, others)
+
+
+def with_earlier(impact: Impact, rollout: Progress, batch: Batch) -> Impact:
+    """The impact of a rollout's batch together with what earlier ones did to the same cluster: many small steps are not a way around."""
+    earlier = [each.fact for each in rollout.batches if each.cluster == batch.cluster and each.fact and each.action != batch.action]
+    counts = {what: getattr(impact, what) + sum(getattr(fact, what) for fact in earlier) for what in ("removals", "takeovers", "changes")}
+    return impact.model_copy(update=counts)
 
 
 def _record(request: ActionRequest, impact: Impact, base: int, world: World, now: datetime) -> None:

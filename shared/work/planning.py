@@ -280,7 +280,9 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
 
     `only`: the nodes that an earlier delivery sent out in parts; each gets a task again, in sync by now or not.
     """
-    asked = 0 if request.name == DRIFT_SWEEP else request.revision
+    batch = world.rollouts.batch(request.rollout, request.batch or 0) if request.rollout else None
+    by_release = request.name == DRIFT_SWEEP or (batch and batch[1].back)
+    asked = 0 if by_release else request.revision
     basis = ByRelease(request.cluster, world, world.releases.look(), asked=asked, asks_version=True, adopt=request.adopt)
     planned = Planned(basis.revision, basis.released.k)
     if only is not None:
@@ -297,6 +299,8 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
     for name, decided in decisions(request, basis):
         planned.add(name, decided)
         tally.add(name, decided)
+    if batch:
+        planned.impact = tally.impact(sum(batch[0].placed[request.cluster]), whole=False)
     if request.target_nodes is None:
         every = request.node_filter is None
         overrides = sum(bool(entry.override) for entry in basis.released.names().values()) if asked and every else 0

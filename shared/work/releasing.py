@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from datetime import datetime
 
 from shared.domain.actions import ActionOutcome, ActionRequest, Plan
+from shared.domain.labels.places import LAST, place_of
 from shared.domain.labels.releases import UNBOUND, Bounds
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, UPDATE_SITE, UPDATE_VERSIONS
 from shared.domain.outcomes import NOT_RELEASED, Outcome
+from shared.ledger.actions import WrongState
 from shared.ledger.records import RecordUnreadable
 from shared.world import World
 
@@ -31,9 +34,13 @@ def rejected_since(request: ActionRequest, plan: Plan, world: World) -> str:
     """Why an action may not release its revision: a person took that back after the action was accepted. Empty where nobody did, and where
     it was released before.
     """
-    if not releases(request) or plan.reason or not (why := world.revisions.rejection(request.revision)):
+    if not releases(request) or plan.reason or not (why := world.revisions.rejection(request.revision)) or _brings_back(request, world):
         return ""
     return why if world.releases.find(request.cluster, request.id, plan.release) is None else ""
+
+
+def _brings_back(request: ActionRequest, world: World) -> bool:
+    return bool(request.rollout) and world.rollouts.batch(request.rollout or "", request.batch or 0)[1].back
 
 
 def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:
@@ -44,6 +51,8 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
     """
     if not releases(request) or plan.reason or _over(request, plan, world, now):
         return 0
+    if request.rollout:
+        return _advance(request, plan, planned_by, world, now)
     chain, by = world.releases, request.requested_by
     if request.name == UPDATE_SITE:
         newest = chain.to_all(
@@ -53,6 +62,22 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
         names = [*(name for part in plan.parts for name in part), *plan.unchanged, *(outcome.subject for outcome in plan.settled)]
         newest = chain.to_names(request.cluster, request.id, request.revision, names, since=plan.release, by=by, at=now)
     if _over(request, plan, world, now):  # while it was released: whoever ended it may have looked before
+        return 0
+    return newest.k if newest.k == planned_by + newest.made else 0
+
+
+def _advance(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:
+    """Release a rollout's revision to one batch of it. Where the rollout is not on its way any more, the batch is stopped."""
+    rollout, batch = world.rollouts.batch(request.rollout or "", request.batch or 0)
+    if batch.back:
+        return 0
+    whole = batch.start + batch.count == rollout.placed[batch.cluster][batch.stage]
+    names = request.target_nodes or []
+    to = (batch.stage, LAST if whole else place_of(names[-1]))
+    newest = world.releases.advance(batch.cluster, rollout.id, request.id, to, names, since=plan.release, by=request.requested_by, at=now)
+    if newest is None:
+        with contextlib.suppress(WrongState):
+            world.actions.control(request.id, "stop", f"rollout {rollout.id}, which goes on no further", now)
         return 0
     return newest.k if newest.k == planned_by + newest.made else 0
 
@@ -93,7 +118,8 @@ def take_back_at_end(request: ActionRequest, outcome: ActionOutcome, world: Worl
     """Take an action's release back, where it ended before it had reached every node; one that was stopped when all were reached gives it
     to those again. False where that can't be done now, because what is released can't be read.
     """
-    if not releases(request) or not (outcome.result in TAKEN_BACK or world.actions.stopped(request.id)):
+    stopped = outcome.result in TAKEN_BACK or world.actions.stopped(request.id)
+    if not stopped or not releases(request):
         return True
     try:
         if plan := world.actions.plan(request.id):
@@ -105,5 +131,7 @@ def take_back_at_end(request: ActionRequest, outcome: ActionOutcome, world: Worl
 
 
 def _take_back(request: ActionRequest, plan: Plan, unchanged: Iterable[str], told: Iterable[Outcome], world: World, now: datetime) -> None:
+    if request.rollout:
+        return  # what a rollout released it takes back as a whole
     reached = {outcome.subject for outcome in told if outcome.outcome != "stopped" and outcome.reason not in NOT_REACHED}
     world.releases.take_back(request.cluster, request.id, reached.union(unchanged), since=plan.release, by=request.requested_by, at=now)

@@ -173,6 +173,94 @@ class Limits(HullmarkDocument):
     spec: LimitsSpec = LimitsSpec()
 
 
+_SPAN = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
+
+
+def seconds(span: str) -> int:
+    """The seconds of a span of time such as `90s`, `10m`, `1h30m` or `2d`. Raises ValueError."""
+    found = _SPAN.fullmatch(span)
+    if not span or found is None:
+        raise ValueError("a span of time is written with d, h, m and s, in this order: `90s`, `10m`, `1h30m`, `2d`")
+    days, hours, minutes, rest = (int(number or 0) for number in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def _span(value: object) -> object:
+    if isinstance(value, str):
+        seconds(value)
+    return value
+
+
+Span = Annotated[str, BeforeValidator(_span)]
+
+
+def _percent(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100:
+        raise ValueError("a number above 0 and at most 100, without a percent sign")
+    return float(value)
+
+
+def _some_or_share(value: object) -> object:
+    if value == 0 or (isinstance(value, str) and value.removesuffix("%").strip("0.") == ""):
+        raise ValueError('at least 1 node, or a share of the stage\'s nodes above "0%"')
+    return _number_or_share(value)
+
+
+Approval = Literal["none", "before", "after"]
+
+
+class StageSpec(StrictModel):
+    """A part of a rollout's nodes that gets the change together. A node belongs to the first stage that means it.
+
+    `percent` is a share of the nodes that the stage's other criteria select in a cluster, at least one of them, chosen by a hash of the
+    name: a larger percentage contains a smaller one.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    nodes: NodeMatch = NodeMatch()
+    percent: Annotated[float, BeforeValidator(_percent)] | None = None
+    clusters: ClusterMatch | None = None
+    max_in_flight: Annotated[int | str, BeforeValidator(_some_or_share)] | None = None
+    soak: Span = "0s"
+    approval: Approval = "none"
+
+
+class StopWhen(StrictModel):
+    """How many nodes of a stage may fail: one more stops the rollout."""
+
+    failed: Annotated[int | str, BeforeValidator(_number_or_share)] = 0
+
+
+REST = "rest"
+"""The last stage of every rollout: the nodes that no other stage means."""
+
+
+class RolloutSpec(StrictModel):
+    """How a change reaches the nodes: stage by stage (docs/rollouts.md)."""
+
+    change: Literal["labels"] = "labels"
+    clusters: ClusterMatch | None = None
+    stages: list[StageSpec] = []
+    stop_when: StopWhen = StopWhen()
+    on_stop: Literal["pause", "revert"] = "pause"
+
+    @model_validator(mode="after")
+    def _each_stage_once(self) -> Self:
+        names = [stage.name for stage in self.stages]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two stages are named {twice[0]}")
+        if REST in names[:-1]:
+            raise ValueError(f"`{REST}` is the last stage: it has the nodes that no other one means")
+        return self
+
+
+class Rollout(HullmarkDocument):
+    """See RolloutSpec."""
+
+    kind: Literal["Rollout"]
+    spec: RolloutSpec = RolloutSpec()
+
+
 class TimeWindow(StrictModel):
     """Gardener's form, e.g. `220000+0100`; its rules are checked with the version rules."""
 
@@ -292,7 +380,8 @@ class PodLabelPolicy(HullmarkDocument):
 
 
 KINDS: Mapping[str, type[HullmarkDocument]] = {
-    model.__name__: model for model in (NodeLabelPolicy, LabelRules, Cluster, GeneratedLabels, LabelAliases, PodLabelPolicy, Limits)
+    model.__name__: model
+    for model in (NodeLabelPolicy, LabelRules, Cluster, GeneratedLabels, LabelAliases, PodLabelPolicy, Limits, Rollout)
 }
 """Hullmark's kinds by name."""
 ONCE = ("LabelRules", "Limits")

@@ -17,6 +17,7 @@ from shared.domain.documents.kinds import (
     OnConflict,
     PodLabelPolicySpec,
     Prune,
+    RolloutSpec,
 )
 from shared.domain.keys import PROTECTED
 from shared.domain.labels.aliases import KEP_793, AliasPair
@@ -126,6 +127,7 @@ class Policies:
         allow_protected: Iterable[str] = (),
         limits: LimitsSpec | None = None,
         on_conflict: OnConflict = "force",
+        rollouts: Mapping[str, RolloutSpec] | None = None,
     ) -> None:
         self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
         self.clusters = dict(clusters or {})
@@ -146,6 +148,8 @@ class Policies:
         """The Limits document's spec; None where the site has none."""
         self.on_conflict = on_conflict
         """What holds for policies that say nothing of conflicts."""
+        self.rollouts = dict(rollouts or {})
+        """The Rollout documents' specs, by name."""
         self._merged: dict[tuple[int, ...], DeclaredLabels | tuple[Clash, ...]] = {}
         self._everywhere = _Index(self.all)
         self._index: dict[str, _Index] = {}
@@ -163,6 +167,7 @@ class Policies:
             "allowProtected": sorted(self.allow_protected),
             "limits": self.limits.to_json() if self.limits else None,
             "onConflict": self.on_conflict,
+            "rollouts": {name: spec.to_json() for name, spec in self.rollouts.items()},
         }
 
     @classmethod
@@ -178,6 +183,7 @@ class Policies:
             allow_protected=body.get("allowProtected", ()),
             limits=LimitsSpec.model_validate(limits) if (limits := body.get("limits")) is not None else None,
             on_conflict=body.get("onConflict", "force"),
+            rollouts={name: RolloutSpec.model_validate(spec) for name, spec in body.get("rollouts", {}).items()},
         )
 
     def reached(self) -> dict[str, Access | Outdated]:
@@ -265,8 +271,13 @@ def keys_looked_at(policy: NodeLabelPolicy) -> Iterator[str]:
     """The labels that decide whether a policy selects a node."""
     for match in (policy.spec.nodes, policy.spec.exclude):
         if match is not None:
-            yield from match.match_labels or ()
-            yield from (expression.key for expression in match.match_expressions or ())
+            yield from looked_at(match)
+
+
+def looked_at(match: NodeMatch) -> Iterator[str]:
+    """The labels that criteria look at."""
+    yield from match.match_labels or ()
+    yield from (expression.key for expression in match.match_expressions or ())
 
 
 def _indexed(nodes: NodeMatch) -> tuple[tuple[str, list[str] | None], ...]:
@@ -302,17 +313,17 @@ def selects(
     then None is "it depends".
     """
     spec = policy.spec
-    chosen = _matches(spec.nodes, name, design, own, open_)
+    chosen = matches(spec.nodes, name, design, own, open_=open_)
     if chosen is False or spec.exclude is None:
         return chosen
-    excluded = _matches(spec.exclude, name, design, own, open_)
+    excluded = matches(spec.exclude, name, design, own, open_=open_)
     if excluded is True:
         return False
     return chosen if excluded is False else None
 
 
-def _matches(match: NodeMatch, name: str, design: DesignNode | None, own: Mapping[str, str], open_: bool) -> bool | None:
-    """Every criterion must hold: one False decides, else one "it depends" does."""
+def matches(match: NodeMatch, name: str, design: DesignNode | None, own: Mapping[str, str], *, open_: bool = False) -> bool | None:
+    """Whether criteria mean a node. Every one must hold: one False decides, else one "it depends" does."""
     if match.names is not None and name not in match.names:
         return False
     if match.racks is not None and (design is None or design.rack not in match.racks):

@@ -12,6 +12,7 @@ REQUESTS = Group(
         "functions/relabel_request/",
         "shared/domain/actions.py",
         "shared/work/intake.py",
+        "shared/work/rollouts.py",
         "shared/work/comparison.py",
         "shared/work/nodes.py",
         "shared/world.py",

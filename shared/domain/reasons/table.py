@@ -8,6 +8,7 @@ from shared.domain.reasons.commands import COMMANDS
 from shared.domain.reasons.documents import DOCUMENTS
 from shared.domain.reasons.events import EVENTS
 from shared.domain.reasons.pods import PODS
+from shared.domain.reasons.rollouts import ROLLOUTS
 from shared.domain.reasons.versions import VERSIONS
 
-GROUPS = (REQUESTS, OUTCOMES, DOCUMENTS, VERSIONS, CLUSTERS, EVENTS, PODS, COMMANDS)
+GROUPS = (REQUESTS, OUTCOMES, ROLLOUTS, DOCUMENTS, VERSIONS, CLUSTERS, EVENTS, PODS, COMMANDS)

@@ -1,0 +1,113 @@
+"""Take a rollout one step further, or say what it waits for. What it does next is decided in shared/domain/rollouts/decisions.py.
+
+in   rollouts           RolloutStep: a batch has ended, somebody said something, a clock
+out  relabel-requests   RelabelRequest, one for each batch that opens
+     rollouts           RolloutStep, one a rollout, where the clock means all of them
+     notices            rollout changed, rollout waits
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import functions_framework
+from cloudevents.http import CloudEvent
+from ulid import ULID
+
+from shared import telemetry, wiring
+from shared.domain.notices import ROLLOUT_CHANGED, ROLLOUT_WAITS, NoticeKind
+from shared.domain.rollouts.decisions import Facts, Wait, after, decide
+from shared.domain.rollouts.progress import Progress
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.rollouts import UnknownRollout
+from shared.messages import LAST_ATTEMPT, Delivery, Malformed, Notice, RelabelRequest, RolloutStep
+from shared.work.rollouts import facts_of, place, settle
+from shared.world import World
+
+REMINDERS = (0, 1, 7)
+"""Days after which somebody for whom a rollout waits is told."""
+
+
+@functions_framework.cloud_event
+def rollout(event: CloudEvent) -> None:
+    """Entry point: decode, hand over."""
+    delivery = Delivery.from_event(event)
+    with telemetry.handling("rollout", delivery) as line:
+        world = wiring.world()
+        try:
+            step = RolloutStep.parse(delivery.data)
+            line.subject = step.rollout or "every rollout"
+            line.outcome(handle(step, world, world.clock(), last=delivery.attempt >= LAST_ATTEMPT))
+        except (Malformed, UnknownRollout, RecordUnreadable) as error:  # no redelivery changes that; the next clock looks again
+            line.warn()
+            line.outcome("refused", getattr(error, "reason", type(error).__name__), text=str(error))
+
+
+def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False) -> str:
+    """Take one rollout as far as it goes now. Raises what the store, the bus and a cluster raise, where later may help."""
+    if step.rollout is None:
+        return fan_out(world)
+    world = world.within(world.time_left())
+    progress = world.rollouts.get(step.rollout)
+    for cluster in sorted(progress.clusters.keys() - progress.placed.keys()):
+        if progress.phase == "running":
+            progress = place(progress.id, cluster, world, now, last=last)
+    facts = facts_of(progress, world, now)
+    while (further := stepped(progress.id, facts, world, now)) != progress:
+        progress = further
+        facts = facts_of(progress, world, now)
+    progress = settle(progress, facts, world, now)
+    send(progress, facts, world)
+    return tell(progress, facts, world, now)
+
+
+def fan_out(world: World) -> str:
+    """Look at every rollout that has not ended, each by a message of its own."""
+    waiting = world.rollouts.open()
+    if waiting:
+        world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=each).outgoing() for each in waiting])
+    return f"{len(waiting)} rollouts"
+
+
+def stepped(rollout: str, facts: Facts, world: World, now: datetime) -> Progress:
+    """Decide on the newest state, and write what follows before anything is done."""
+    action = str(ULID())
+    return world.rollouts.change(rollout, lambda state: after(state, decide(state, facts, now), facts, now, action))
+
+
+def send(progress: Progress, facts: Facts, world: World) -> None:
+    """Publish the request of every batch whose action nobody has accepted yet: it may be on its way, or lost."""
+    open_ = [(number, batch) for number, batch in enumerate(progress.batches, 1) if facts.of(batch).ended is None]
+    requests = [
+        RelabelRequest(action=batch.action, cluster=batch.cluster, rollout=progress.id, batch=number, requested_by=progress.started.by)
+        for number, batch in open_
+        if not world.actions.begun(batch.action)
+    ]
+    if requests:
+        world.bus.publish(RelabelRequest.TOPIC, [request.outgoing() for request in requests])
+
+
+def tell(progress: Progress, facts: Facts, world: World, now: datetime) -> str:
+    """Say what happened last, and for whom it waits; each once."""
+    said, about = progress.said, {"id": progress.id, "name": progress.name, "revision": progress.revision}
+    changed = about | {"phase": progress.phase, "verb": said.verb, "by": said.by, "reason": said.reason, "message": said.message}
+    once(progress.id, f"{said.verb}-{len(progress.batches)}-{said.at:%Y%m%dT%H%M%S.%f}", ROLLOUT_CHANGED, changed, world, now)
+    decision = decide(progress, facts, now)
+    if not isinstance(decision, Wait):
+        return progress.phase
+    if decision.who and decision.since:
+        day = max(day for day in REMINDERS if now >= decision.since + timedelta(days=day) or day == 0)
+        waits = {"reason": decision.reason, "message": decision.message, "since": decision.since.isoformat(), "who": decision.who}
+        until = {"until": decision.until.isoformat()} if decision.until else {}
+        name = f"waits-{decision.reason}-{decision.since:%Y%m%dT%H%M%S.%f}-{day}"
+        once(progress.id, name, ROLLOUT_WAITS, about | waits | until, world, now)
+    return f"waits: {decision.reason}"
+
+
+def once(rollout: str, name: str, kind: NoticeKind, data: dict[str, object], world: World, now: datetime) -> None:
+    """Publish a notice, unless it is known to be out."""
+    mark = f"rollouts/{rollout}/told/{name}"
+    if world.store.get(mark) is None:
+        notice = Notice(id=kind.id(f"{rollout}/{name}"), type=kind.type, subject=rollout, time=now, data=data)
+        world.bus.publish(Notice.TOPIC, [notice.outgoing()])
+        world.store.create(mark, b"")

@@ -1,0 +1,191 @@
+"""`hullmark rollout`: a change of documents in stages that anybody can see, stop and take back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from local.cli.cloud import service
+from local.cli.inputs import accept_options
+from local.cli.output import BLOCKED, OK, PARTIAL, Failure, emit, grid, output_option
+from shared.domain.labels.impact import Accepting
+from shared.domain.rollouts.progress import ENDED
+from shared.work.rollouts import Control, RolloutStatus
+
+F = TypeVar("F", bound=Callable[..., Any])
+LOOK = 2.0
+"""Seconds between two looks at a rollout that somebody watches."""
+NOTHING = Accepting()
+
+
+@click.group()
+def rollout() -> None:
+    """Bring a change to a fleet in stages; approve, pause, resume, abort, revert or retry it."""
+
+
+def timeout_option(command: F) -> F:
+    """`--timeout`."""
+    said = "How long to watch; then the exit code is 4 if it waits for a person. Default: until it ends or stops."
+    return click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help=said)(command)
+
+
+@rollout.command()
+@click.argument("name", default="")
+@click.option("--supersede", is_flag=True, help="Take the place of a rollout that is not finished.")
+@click.option("--wait", is_flag=True, help="Watch it until it ends or stops.")
+@timeout_option
+@accept_options
+@output_option
+def start(name: str, supersede: bool, wait: bool, timeout: float | None, form: str, **accepting: int | None) -> int:
+    """Start a rollout of the newest revision by its Rollout document NAME (may be left out where there is one)."""
+    started = service().rollouts.start(name, Accepting(**accepting), supersede=supersede)
+    return follow(started, form, timeout) if wait else tell(started, form)
+
+
+@rollout.command()
+@click.argument("rollout", default="")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many.")
+@output_option
+def status(rollout: str, limit: int, form: str) -> None:
+    """Show where ROLLOUT stands; list the newest ones where none is named."""
+    if rollout:
+        tell(service().rollouts.get(rollout), form)
+        return
+    found = service().rollouts.newest(limit)
+    columns = ("id", "name", "revision", "phase", "waits for", "until", "started by")
+    rows = [(one.id, one.name, str(one.revision), one.phase, one.reason, _at(one.until), one.started_by) for one in found]
+    emit(
+        form,
+        {"rollouts": [one.model_dump(mode="json") for one in found]},
+        lambda: [grid(columns, rows) if rows else "no rollouts yet"],
+    )
+
+
+@rollout.command()
+@click.argument("rollout", default="")
+@timeout_option
+@output_option
+def watch(rollout: str, timeout: float | None, form: str) -> int:
+    """Watch ROLLOUT (default: the one that is not finished) until it ends or stops."""
+    return follow(service().rollouts.get(_meant(rollout)), form, timeout)
+
+
+@rollout.command()
+@click.argument("rollout")
+@click.argument("stage")
+@output_option
+def approve(rollout: str, stage: str, form: str) -> None:
+    """Approve STAGE of ROLLOUT, which waits for that."""
+    _control(rollout, "approve", form, stage=stage)
+
+
+@rollout.command()
+@click.argument("rollout")
+@click.option("--reason", required=True, help="Why.")
+@output_option
+def pause(rollout: str, reason: str, form: str) -> None:
+    """Pause ROLLOUT: nothing more opens. What is being written goes on."""
+    _control(rollout, "pause", form, reason=reason)
+
+
+@rollout.command()
+@click.argument("rollout")
+@output_option
+def resume(rollout: str, form: str) -> None:
+    """Resume a paused ROLLOUT."""
+    _control(rollout, "resume", form)
+
+
+@rollout.command()
+@click.argument("rollout")
+@click.option("--reason", default="", help="Why.")
+@output_option
+def abort(rollout: str, reason: str, form: str) -> None:
+    """End ROLLOUT where it is: what was released stays."""
+    _control(rollout, "abort", form, reason=reason)
+
+
+@rollout.command()
+@click.argument("rollout")
+@click.option("--reason", default="", help="Why.")
+@output_option
+def revert(rollout: str, reason: str, form: str) -> None:
+    """Take ROLLOUT back at once, finished or not: its nodes get what they had before, and its revision is rejected."""
+    _control(rollout, "revert", form, reason=reason)
+
+
+@rollout.command()
+@click.argument("rollout")
+@accept_options
+@output_option
+def retry(rollout: str, form: str, **accepting: int | None) -> None:
+    """Try the batches of ROLLOUT again that failed or were blocked, and go on."""
+    _control(rollout, "retry", form, accept=Accepting(**accepting))
+
+
+def _control(rollout: str, verb: Control, form: str, *, stage: str = "", reason: str = "", accept: Accepting = NOTHING) -> None:
+    tell(service().rollouts.control(rollout, verb, stage, reason, accept), form)
+
+
+def _meant(rollout: str) -> str:
+    """The rollout that is named, or the one that is not finished. Raises Failure."""
+    if rollout:
+        return rollout
+    unfinished = [one.id for one in service().rollouts.newest(200) if one.phase not in ENDED]
+    if len(unfinished) != 1:
+        there = ", ".join(unfinished) or "none"
+        raise Failure("Usage", f"name the rollout: `hullmark rollout status` lists them (not finished: {there})")
+    return unfinished[0]
+
+
+def follow(seen: RolloutStatus, form: str, timeout: float | None) -> int:
+    """Watch a rollout to its end, saying on stderr what it waits for; then print it. The exit code."""
+    end = None if timeout is None else time.monotonic() + timeout
+    said = ""
+    while seen.phase not in (*ENDED, "stopped"):
+        if (line := _line(seen)) != said:
+            click.echo(line, err=True)
+            said = line
+        left = LOOK if end is None else min(LOOK, end - time.monotonic())
+        if left <= 0:
+            break
+        seen = service().rollouts.look_again(seen.id, left)
+    tell(seen, form)
+    return exit_code(seen)
+
+
+def exit_code(seen: RolloutStatus) -> int:
+    """0 done, 3 stopped or taken back, 4 where the caller's patience ended first."""
+    if seen.phase == "done":
+        return OK
+    return PARTIAL if seen.phase in (*ENDED, "stopped") else BLOCKED
+
+
+def tell(seen: RolloutStatus, form: str) -> int:
+    """Print where a rollout stands."""
+    emit(form, seen.model_dump(mode="json"), lambda: lines(seen))
+    return OK
+
+
+def lines(seen: RolloutStatus) -> Iterable[Any]:
+    """A rollout for people: its stages, then what it waits for."""
+    columns = ("stage", "state", "nodes", "written", "failed", "missing", "may fail")
+    rows = [(each.name, each.state, *map(str, (each.nodes, each.done, each.failed, each.missing, each.budget))) for each in seen.stages]
+    yield grid(columns, rows)
+    yield _line(seen)
+
+
+def _line(seen: RolloutStatus) -> str:
+    """Where it stands, in one line."""
+    what = f"{seen.phase}, {seen.reason}: {seen.message}" if seen.reason else seen.phase
+    until = f", until {_at(seen.until)}" if seen.until else ""
+    who = f"; it needs {seen.who}" if seen.who else ""
+    return f"rollout {seen.id} of revision {seen.revision}: {what}{until}{who}"
+
+
+def _at(moment: datetime | None) -> str:
+    return moment.isoformat(timespec="seconds") if moment else ""

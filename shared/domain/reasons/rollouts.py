@@ -1,0 +1,50 @@
+"""Why a rollout waits, stops, or is refused."""
+
+from __future__ import annotations
+
+from shared.domain.reasons.reason import Group, Reason
+
+ROLLOUTS = Group(
+    title="Rollouts",
+    said_by="rollouts (`hullmark rollout status`, `GET /v1.0/rollouts/ID`), their notices, refused requests",
+    modules=("shared/domain/rollouts/", "shared/work/", "shared/domain/labels/impact.py", "shared/ledger/", "functions/", "local/"),
+    reasons={
+        "PlacesUnresolved": Reason("it has just begun: the nodes of a cluster are being assigned to stages"),
+        "BatchRunning": Reason("nodes are being written; `hullmark actions show ID` tells how far that is"),
+        "Soaking": Reason("a stage is written and soaks; the next one opens at the time given"),
+        "AwaitingApproval": Reason(
+            "a stage needs a person's word, before it begins or after its soak", "`hullmark rollout approve ID STAGE`, or `revert`"
+        ),
+        "ApprovalExpired": Reason("nobody approved the stage within 30 days", "`hullmark rollout retry ID` waits again; `abort` ends it"),
+        "RolloutPaused": Reason("somebody paused it; the message says who and why", "`hullmark rollout resume ID`"),
+        "ClusterBehind": Reason(
+            "no cluster of the stage answered, so the stage shows nothing", "look at the clusters, then `hullmark rollout retry ID`"
+        ),
+        "TooManyFailures": Reason(
+            "more nodes of a stage failed than `stopWhen.failed` lets pass",
+            "look at the stage's actions; then `hullmark rollout retry ID`, or `revert`",
+        ),
+        "EmptyStage": Reason(
+            "no node of any cluster is meant by a stage, so nothing opened: an empty stage would show nothing",
+            "`hullmark rollout abort ID`, correct the stage's selector, commit, and start anew",
+        ),
+        "NobodyThere": Reason(
+            "none of a stage's nodes is in its cluster, so the stage shows nothing",
+            "choose nodes that are there; `hullmark rollout retry ID` once they are",
+        ),
+        "Stopped": Reason("a batch's action was stopped: another rollout or action took the cluster over", "start a rollout anew"),
+        "BatchRefused": Reason("a batch's request was refused; a notice says why", "correct that, then `hullmark rollout retry ID`"),
+        "BatchNotRecorded": Reason("a message asks for a batch that its rollout never opened; nothing was done"),
+        "RolloutRunning": Reason(
+            "a rollout is on its way in the cluster, and the request would overtake it",
+            "wait for it, or end it: `hullmark rollout abort ID` or `revert ID`; a newer rollout may take its place with `--supersede`",
+        ),
+        "ActionRunning": Reason("a site action still works on the cluster", "wait until it has ended, or stop it"),
+        "UnknownRollout": Reason("there is no rollout of this id, or it has no such batch", "`hullmark rollout status` lists them"),
+        "UnknownRolloutDocument": Reason(
+            "the newest revision has no Rollout document of this name", "name one that the message lists, or commit one"
+        ),
+        "WrongPhase": Reason("the rollout can't do that in its present phase", "do what the message says"),
+        "ReasonRequired": Reason("a pause needs a reason", "say why"),
+    },
+)

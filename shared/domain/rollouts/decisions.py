@@ -1,0 +1,236 @@
+"""What a rollout does next: one decision, from what was asked for, what is so, and the time. Pure.
+
+Stages open in order. One opens when the stage before it has ended within its budget, has soaked, and is approved where that was asked for.
+A cluster that does not answer holds nobody else up: it gets the change with the end of the rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from msgspec import structs
+
+from shared.domain.documents.kinds import REST
+from shared.domain.rollouts.progress import RUNNING, Batch, Fact, Progress, Said, When, given
+
+BATCH = 5000
+"""Nodes of one batch at most: its request names them."""
+WAITS_FOR_A_PERSON = timedelta(days=30)
+"""After so long without a person's word a rollout stops."""
+APPROVER = "somebody who may approve it: `hullmark rollout approve`"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is so now. `batches`: by action."""
+
+    batches: Mapping[str, Fact] = field(default_factory=dict)
+
+    def of(self, batch: Batch) -> Fact:
+        """What became of a batch."""
+        return batch.fact or self.batches.get(batch.action, RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Bring the change to `count` nodes of a stage in a cluster, from `start` on."""
+
+    stage: int
+    cluster: str
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be done now: why, since when, and until when or for whom."""
+
+    reason: str
+    message: str
+    since: datetime | None = None
+    until: datetime | None = None
+    who: str = ""
+    approval: tuple[int, When] | None = None
+    """For which stage a person's word is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing more may open: why."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing is left to do."""
+
+
+Decision = Open | Wait | Stop | Done
+
+
+def decide(rollout: Progress, facts: Facts, now: datetime) -> Decision:
+    """The one next thing."""
+    said = rollout.said
+    match rollout.phase:
+        case "aborted" | "superseded" | "reverted" | "done":
+            return Done()
+        case "paused":
+            who = "somebody who resumes it: `hullmark rollout resume`"
+            return Wait("RolloutPaused", f"paused by {said.by}: {said.message}", said.at, who=who)
+        case "stopped":
+            who = "somebody who decides: `hullmark rollout retry`, `revert` or `abort`"
+            return Wait(said.reason, said.message, said.at, who=who)
+    if unplaced := sorted(set(rollout.clusters) - set(rollout.placed)):
+        return Wait("PlacesUnresolved", f"the nodes of cluster {unplaced[0]} are being assigned to stages", rollout.started.at)
+    if empty := _empty(rollout):
+        return Stop("EmptyStage", f"no node of any cluster is meant by stage {empty}: it would show nothing")
+    since = rollout.started.at
+    for stage in range(len(rollout.stages)):
+        if rollout.size(stage) == 0:
+            continue  # it is told as skipped; the next one goes by the stage before it
+        decision = _stage(rollout, stage, facts, since, now)
+        if not isinstance(decision, datetime):
+            return decision
+        since = decision
+    return Done()
+
+
+def _empty(rollout: Progress) -> str:
+    """The first stage that means no node at all, but for the rest."""
+    sums = {stage.name: sum(meant[number] for meant in rollout.meant.values()) for number, stage in enumerate(rollout.stages)}
+    return next((name for name, count in sums.items() if not count and name != REST), "")
+
+
+def after(rollout: Progress, decision: Decision, facts: Facts, now: datetime, action: str) -> Progress:
+    """The rollout once the decision is taken, `action` being the id for a batch that opens; the same object where that changes nothing."""
+    by = rollout.started.by
+    match decision:
+        case Open(stage, cluster, start, count):
+            known = [_remembered(batch, facts) for batch in rollout.batches]
+            batch = Batch(stage, cluster, start, count, action, now)
+            return structs.replace(rollout, batches=[*known, batch], said=Said("open", by, now))
+        case Stop(reason, message):
+            return given(rollout, Said("stop", by, now, reason, message))
+        case Done() if rollout.phase == "running":
+            return given(rollout, Said("end", by, now))
+    return rollout
+
+
+def _remembered(batch: Batch, facts: Facts) -> Batch:
+    fact = facts.of(batch)
+    return batch if batch.fact or fact.ended is None else structs.replace(batch, fact=fact)
+
+
+def _stage(rollout: Progress, stage: int, facts: Facts, since: datetime, now: datetime) -> Decision | datetime:
+    """What one stage needs, `since` the one before it was through; when it was through itself, where it needs nothing more."""
+    about = rollout.stages[stage]
+    tries = rollout.newest_batches(stage)
+    if about.before and not rollout.approved(stage, "before"):
+        return _approval(rollout, stage, "before", since, now)
+    again = {batch.where for batch in tries if _again(rollout, batch, facts)}
+    counted = [batch for batch in tries if batch.where not in again]
+    if stop := _beyond(rollout, stage, counted, facts):
+        return stop
+    if further := _further(rollout, stage, tries, again, facts):
+        return further
+    running = [batch for batch in tries if facts.of(batch).ended is None]
+    if running:
+        nodes = sum(batch.count for batch in running)
+        return Wait("BatchRunning", f"stage {about.name}: {nodes} nodes are being written", min(batch.at for batch in running))
+    if stuck := _nobody_answered(rollout, stage, tries, facts):
+        return stuck
+    ended = max(_ended(batch, facts) for batch in tries)
+    through = ended + timedelta(seconds=about.soak)
+    if now < through:
+        return Wait("Soaking", f"stage {about.name} soaks", ended, through)
+    if about.after and not rollout.approved(stage, "after"):
+        return _approval(rollout, stage, "after", through, now)
+    return through
+
+
+def _ended(batch: Batch, facts: Facts) -> datetime:
+    return facts.of(batch).ended or batch.at
+
+
+def _approval(rollout: Progress, stage: int, when: When, since: datetime, now: datetime) -> Wait | Stop:
+    since = max(since, rollout.retried_at or since)
+    name, until = rollout.stages[stage].name, since + WAITS_FOR_A_PERSON
+    if now >= until:
+        return Stop("ApprovalExpired", f"nobody approved stage {name} within {WAITS_FOR_A_PERSON.days} days")
+    what = f"stage {name} may begin" if when == "before" else f"stage {name} was good"
+    return Wait("AwaitingApproval", f"waits for a word that {what}", since, until, APPROVER, (stage, when))
+
+
+def _again(rollout: Progress, batch: Batch, facts: Facts) -> bool:
+    """Whether a retry asks for this batch once more."""
+    fact = facts.of(batch)
+    asked = any(batch.action == each.action for each in rollout.batches[: rollout.retried])
+    return asked and fact.ended is not None and bool(fact.failed or fact.behind or fact.reason)
+
+
+def budget(rollout: Progress, stage: int) -> int:
+    """How many nodes of a stage may fail."""
+    if isinstance(rollout.failed, int):
+        return rollout.failed
+    return int(rollout.size(stage) * Decimal(rollout.failed.removesuffix("%")) / 100)
+
+
+def _beyond(rollout: Progress, stage: int, batches: list[Batch], facts: Facts) -> Stop | None:
+    """Why nothing more may open after what these batches came to."""
+    found = [facts.of(batch) for batch in batches]
+    about, may = rollout.stages[stage], budget(rollout, stage)
+    if refused := next((fact for fact in found if fact.reason and not fact.behind), None):
+        return Stop(refused.reason, f"stage {about.name}: {refused.message}")
+    failed = sum(fact.failed for fact in found if not fact.behind)
+    if failed > may:
+        return Stop("TooManyFailures", f"stage {about.name}: {failed} of {rollout.size(stage)} nodes failed, and {may} may")
+    ended = [batch for batch in batches if facts.of(batch).ended and not facts.of(batch).behind]
+    if ended and sum(batch.count for batch in ended) == rollout.size(stage) == sum(facts.of(batch).missing for batch in ended):
+        return Stop("NobodyThere", f"stage {about.name}: none of its {rollout.size(stage)} nodes is there, so it shows nothing")
+    return None
+
+
+def _further(rollout: Progress, stage: int, tries: list[Batch], again: set[tuple[int, str, int]], facts: Facts) -> Open | None:
+    """The next batch of a stage, where there is one and room for it. In each cluster one follows the other."""
+    under_way = [batch for batch in tries if facts.of(batch).ended is None]
+    room = _in_flight(rollout, stage) - sum(batch.count for batch in under_way)
+    busy = {batch.cluster for batch in under_way}
+    behind = {batch.cluster for batch in tries if facts.of(batch).behind and batch.where not in again}
+    for cluster in sorted(rollout.placed.keys() - busy - behind):
+        there = [batch for batch in tries if batch.cluster == cluster]
+        once_more = next((batch for batch in there if batch.where in again), None)
+        opened = sum(batch.count for batch in there)
+        start, count = opened, rollout.placed[cluster][stage] - opened
+        if once_more:
+            start, count = once_more.start, once_more.count
+        elif count > 0:
+            count = min(count, room, BATCH)
+        if 0 < count <= room:
+            return Open(stage, cluster, start, count)
+    return None
+
+
+def _in_flight(rollout: Progress, stage: int) -> int:
+    """How many nodes of a stage may be under way at a time."""
+    most, size = rollout.stages[stage].in_flight, rollout.size(stage)
+    if most is None:
+        return size
+    if isinstance(most, int):
+        return most
+    return max(1, int(size * Decimal(most.removesuffix("%")) / 100))
+
+
+def _nobody_answered(rollout: Progress, stage: int, tries: list[Batch], facts: Facts) -> Wait | None:
+    """A stage that no cluster is through with shows nothing."""
+    behind = {batch.cluster for batch in tries if facts.of(batch).behind}
+    if behind.issuperset(batch.cluster for batch in tries):
+        which = ", ".join(sorted(behind))
+        since = max(_ended(batch, facts) for batch in tries)
+        who = "somebody who tries again: `hullmark rollout retry`"
+        return Wait("ClusterBehind", f"stage {rollout.stages[stage].name}: {which} did not answer", since, who=who)
+    return None

@@ -1,0 +1,188 @@
+"""A rollout as it is kept: what was asked for, and how far it is. Each change makes the whole state anew. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+
+Phase = Literal["running", "paused", "stopped", "aborted", "superseded", "reverted", "done"]
+Pending = Literal["", "finish", "revert", "back"]
+ENDED: frozenset[Phase] = frozenset({"aborted", "superseded", "reverted", "done"})
+When = Literal["before", "after"]
+Verb = Literal["start", "place", "open", "approve", "pause", "resume", "stop", "retry", "abort", "supersede", "revert", "end", "settle"]
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One stage, as its document has it."""
+
+    name: str
+    soak: int = 0
+    """Seconds."""
+    before: bool = False
+    after: bool = False
+    """When it needs an approval."""
+    in_flight: int | str | None = None
+    """How many nodes at a time; a share is of the stage's."""
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a batch's action. `ended` is None while it has not; `behind`: its cluster did not answer."""
+
+    ended: datetime | None = None
+    failed: int = 0
+    missing: int = 0
+    behind: bool = False
+    reason: str = ""
+    """Why nothing more may open after it, where it was not about single nodes."""
+    message: str = ""
+    removals: int = 0
+    takeovers: int = 0
+    changes: int = 0
+
+
+RUNNING = Fact()
+
+
+class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nodes of one stage in one cluster that get the change together, by one action. `start` counts from the stage's first place."""
+
+    stage: int
+    cluster: str
+    start: int
+    count: int
+    action: str
+    at: datetime
+    back: bool = False
+    """Whether it brings the nodes back."""
+    fact: Fact | None = None
+    """What became of it, once something was written after it had ended."""
+
+    @property
+    def where(self) -> tuple[int, str, int]:
+        """What a second try has in common with the first."""
+        return self.stage, self.cluster, self.start
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A person's word for one stage."""
+
+    stage: int
+    when: When
+    by: str
+    at: datetime
+
+
+class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What brought about this object of the chain."""
+
+    verb: Verb
+    by: str
+    at: datetime
+    reason: str = ""
+    """A CamelCase code, of a stop."""
+    message: str = ""
+    """In words: why."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The whole state of a rollout."""
+
+    id: str
+    name: str
+    """Of its document."""
+    revision: int
+    said: Said
+    started: Said
+    stages: list[Stage]
+    failed: int | str = 0
+    """How many nodes of a stage may fail."""
+    revert_on_stop: bool = False
+    clusters: dict[str, int] = {}
+    """Where it goes, and the number of the newest release there when it was started."""
+    placed: dict[str, list[int]] = {}
+    """By cluster, how many nodes each stage has; the cluster's places are resolved."""
+    meant: dict[str, list[int]] = {}
+    """By cluster, how many nodes each stage's criteria mean, in whichever stage they are."""
+    batches: list[Batch] = []
+    """In the order in which they were opened."""
+    approvals: list[Approval] = []
+    phase: Phase = "running"
+    pending: Pending = ""
+    """What has to be done in every cluster because of the phase."""
+    retried: int = 0
+    """Of so many batches, those that failed are tried again."""
+    retried_at: datetime | None = None
+    accepted: dict[str, int] = {}
+    """On how many nodes of a cluster somebody accepts what goes beyond the limits, by the names that requests have for it."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return self.phase in ENDED and not self.pending
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether more may open, or somebody has to decide whether it does."""
+        return self.phase not in ENDED
+
+    def size(self, stage: int) -> int:
+        """How many nodes a stage has in all clusters."""
+        return sum(counts[stage] for counts in self.placed.values())
+
+    def approved(self, stage: int, when: str) -> bool:
+        """Whether somebody has approved it."""
+        return any((each.stage, each.when) == (stage, when) for each in self.approvals)
+
+    def newest_batches(self, stage: int) -> list[Batch]:
+        """A stage's batches, of each place the last try."""
+        return list({batch.where: batch for batch in self.batches if batch.stage == stage and not batch.back}.values())
+
+
+class WrongPhase(Exception):
+    """The rollout can't do that now; the message says where it stands."""
+
+
+class Move(NamedTuple):
+    """What a word does: to which phase, from which ones, and what has to be done then."""
+
+    to: Phase
+    of: tuple[Phase, ...]
+    pending: Pending = ""
+
+
+_UNFINISHED: tuple[Phase, ...] = ("running", "paused", "stopped")
+MOVES: Mapping[Verb, Move] = {
+    "pause": Move("paused", ("running",)),
+    "resume": Move("running", ("paused",)),
+    "retry": Move("running", ("stopped", "running")),
+    "abort": Move("aborted", _UNFINISHED),
+    "supersede": Move("superseded", _UNFINISHED),
+    "revert": Move("reverted", (*_UNFINISHED, "aborted", "done"), "revert"),
+    "stop": Move("stopped", ("running",)),
+    "end": Move("done", ("running",), "finish"),
+}
+IDLE: Mapping[Verb, Phase] = {"pause": "paused", "revert": "reverted"}
+"""What may be said again."""
+
+
+def given(rollout: Progress, said: Said) -> Progress:
+    """What a word makes of it; the same rollout where it says nothing new. Raises WrongPhase."""
+    if rollout.phase == IDLE.get(said.verb):
+        return rollout
+    move = MOVES[said.verb]
+    if rollout.phase not in move.of:
+        raise WrongPhase(f"rollout {rollout.id} is {rollout.phase}; {said.verb} takes one that is {' or '.join(move.of)}")
+    if said.verb == "stop" and rollout.revert_on_stop:
+        move = MOVES["revert"]
+    moved = msgspec.structs.replace(rollout, said=said, phase=move.to, pending=move.pending)
+    if said.verb != "retry":
+        return moved
+    return msgspec.structs.replace(moved, retried=len(rollout.batches), retried_at=said.at)
+
+
+def approved(rollout: Progress, said: Said, stage: int, when: When) -> Progress:
+    """The rollout with a person's word for a stage."""
+    return msgspec.structs.replace(rollout, said=said, approvals=[*rollout.approvals, Approval(stage, when, said.by, said.at)])

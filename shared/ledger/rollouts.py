@@ -1,0 +1,117 @@
+"""Rollouts as they are kept: one chain each, every object the whole state and what brought it about; the newest counts.
+
+rollouts/<id>/<n>.json   the state after the n-th change: a person's word, an opening, an end; n has no gaps
+rollout-heads/<id>/<n>   a hint that it happened
+open-rollouts/<id>       there while something may still happen by itself
+
+An opening is written here before anything is sent, and so is a pause: nothing opens once somebody was answered that a rollout is paused.
+Where the nodes stand is in places.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from ulid import ULID
+
+from shared.domain.rollouts.progress import Batch, Progress
+from shared.ledger.chains import Chain, Link
+from shared.ledger.places import Places
+from shared.ledger.records import RecordUnreadable, numbered, read_as
+from shared.ports import ObjectStore
+
+Change = Callable[[Progress], Progress]
+"""The state after it; the same object where nothing changes."""
+OPEN = "open-rollouts/"
+
+
+class UnknownRollout(Exception):
+    """There is no rollout of that id."""
+
+
+class Rollouts:
+    """The ledger of rollouts in one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.places = Places(store)
+
+    def start(self, rollout: Progress) -> None:
+        """Record a new rollout; a second time nothing happens."""
+        self._store.create(f"{OPEN}{rollout.id}", b"")
+        self._chain(rollout.id).append(1, msgspec.json.encode(rollout))
+
+    def get(self, rollout: str) -> Progress:
+        """The newest state. Raises UnknownRollout and RecordUnreadable."""
+        return self._newest(rollout)[1]
+
+    def change(self, rollout: str, change: Change) -> Progress:
+        """Read, decide, and write what comes next, unless nothing changes; the state after it. Raises what `change` raises."""
+        while True:
+            k, state = self._newest(rollout)
+            changed = change(state)
+            if changed is state:
+                return state
+            if self._chain(rollout).append(k + 1, msgspec.json.encode(changed)):
+                self._mark(changed)
+                return changed
+
+    def _mark(self, state: Progress) -> None:
+        if state.ended:
+            self._store.delete(f"{OPEN}{state.id}")
+        else:
+            self._store.create(f"{OPEN}{state.id}", b"")  # one that had ended may be taken back
+
+    def batch(self, rollout: str, number: int) -> tuple[Progress, Batch]:
+        """A batch that was recorded, by its number from 1. Raises UnknownRollout."""
+        progress = self.get(rollout)
+        if not 1 <= number <= len(progress.batches):
+            raise UnknownRollout(f"rollout {rollout} has no batch {number}")
+        return progress, progress.batches[number - 1]
+
+    def members(self, progress: Progress, batch: Batch) -> list[str]:
+        """The nodes of a batch."""
+        return self.places.members(progress.id, batch.cluster, batch.stage, batch.start, batch.count)
+
+    def past(self, rollout: str) -> list[Progress]:
+        """Every state that it had, oldest first; those that can't be read are left out."""
+        found: list[Progress] = []
+        for number in sorted(numbered(key for key in self._store.keys(f"rollouts/{rollout}/") if key.count("/") == 2)):
+            try:
+                found.append(self._read(rollout, number, self._chain(rollout).read(number)))
+            except RecordUnreadable:
+                continue
+        return found
+
+    def ids(self) -> list[str]:
+        """Every rollout's id, oldest first."""
+        return sorted(self._store.folders("rollouts/"))
+
+    def open(self) -> list[str]:
+        """Rollouts with which something may still happen."""
+        return [key.removeprefix(OPEN) for key in self._store.keys(OPEN)]
+
+    def forget_mark(self, rollout: str) -> None:
+        """Take away the mark of a rollout that has ended, or was never recorded."""
+        self._store.delete(f"{OPEN}{rollout}")
+
+    def _newest(self, rollout: str) -> tuple[int, Progress]:
+        link = self._chain(rollout).newer() if _an_id(rollout) else Link()
+        if not link.k:
+            raise UnknownRollout(f"no rollout {rollout}: `hullmark rollout status` lists them")
+        return link.k, self._read(rollout, link.k, link.body)
+
+    def _read(self, rollout: str, k: int, body: bytes) -> Progress:
+        return read_as(self._chain(rollout).key(k), body, lambda text: msgspec.json.decode(text, type=Progress))
+
+    def _chain(self, rollout: str) -> Chain:
+        return Chain(self._store, f"rollouts/{rollout}/", f"rollout-heads/{rollout}/")
+
+
+def _an_id(rollout: str) -> bool:
+    """Whether this may be part of a key."""
+    try:
+        return str(ULID.from_str(rollout)) == rollout
+    except ValueError:
+        return False

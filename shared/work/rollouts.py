@@ -1,0 +1,400 @@
+"""Start a rollout, steer it, take it a step further, show it: shared by the function, the API and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal, cast
+
+from msgspec import structs
+from pydantic import BaseModel, ConfigDict
+from ulid import ULID
+
+from shared.domain.actions import REVISION_REJECTED, ActionOutcome
+from shared.domain.documents.kinds import REST, RolloutSpec, StageSpec, seconds
+from shared.domain.labels.impact import Accepting
+from shared.domain.names import REJECTED, SITE_ACTION_SUCCESS
+from shared.domain.rollouts.decisions import Facts, Stop, Wait, budget, decide
+from shared.domain.rollouts.places import Candidate, resolve
+from shared.domain.rollouts.progress import (
+    Batch,
+    Fact,
+    Phase,
+    Progress,
+    Said,
+    Stage,
+    WrongPhase,
+    approved,
+    given,
+)
+from shared.ledger.places import Later
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.releases import Released
+from shared.ledger.revisions import Revision, UnknownRevision
+from shared.ledger.rollouts import UnknownRollout
+from shared.messages import RolloutStep
+from shared.ports import Cluster, ClusterError, Unavailable
+from shared.work.intake import NO_REVISION, ROLLOUT_RUNNING, Refusal, Rejected
+from shared.work.planning import everything
+from shared.world import World
+
+NOTHING_ACCEPTED = Accepting()
+Control = Literal["approve", "pause", "resume", "abort", "revert", "retry"]
+CONTROLS: tuple[Control, ...] = ("approve", "pause", "resume", "abort", "revert", "retry")
+
+
+class StageStatus(BaseModel):
+    """Where one stage stands."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    name: str
+    state: Literal["waiting", "open", "through", "skipped"]
+    nodes: int
+    opened: int = 0
+    done: int = 0
+    failed: int = 0
+    missing: int = 0
+    budget: int = 0
+    actions: list[str] = []
+
+
+class RolloutStatus(BaseModel):
+    """Where a rollout stands, and what it waits for."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    id: str
+    name: str
+    revision: int
+    phase: Phase
+    clusters: list[str]
+    started_by: str
+    started_at: datetime
+    stages: list[StageStatus]
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    who: str = ""
+    said_by: str = ""
+    """Who brought about the last change."""
+
+
+class RolloutList(BaseModel):
+    """The newest rollouts, oldest of them first."""
+
+    rollouts: list[RolloutStatus]
+
+
+# --- starting
+
+
+def start(name: str, by: str, world: World, now: datetime, accept: Accepting = NOTHING_ACCEPTED, *, supersede: bool = False) -> Progress:
+    """Record a rollout of the newest revision by its Rollout document, begin it in every cluster, and have its first step taken.
+    Raises Rejected.
+    """
+    in_force = world.releases.look()
+    revision = in_force.committed
+    if revision is None:
+        raise Rejected(NO_REVISION)
+    if why := world.revisions.rejection(revision.number):
+        raise Rejected(Refusal(REVISION_REJECTED, why))
+    if not name and len(revision.policies.rollouts) == 1:
+        (name,) = revision.policies.rollouts
+    spec = revision.policies.rollouts.get(name)
+    if spec is None:
+        known = ", ".join(sorted(revision.policies.rollouts)) or "none"
+        raise Rejected(Refusal("UnknownRolloutDocument", f"revision {revision.number} has no Rollout {name[:80]!r} (there: {known})"))
+    clusters = {cluster: in_force.state(cluster) for cluster in _clusters(spec, revision, world)}
+    said = Said("start", by, now)
+    for cluster, released in clusters.items():
+        _refuse_where_busy(cluster, released, revision, world, supersede)
+    progress = Progress(
+        id=str(ULID()),
+        name=name,
+        revision=revision.number,
+        said=said,
+        started=said,
+        stages=[_stage(stage) for stage in stages_of(spec)],
+        failed=spec.stop_when.failed,
+        revert_on_stop=spec.on_stop == "revert",
+        clusters={cluster: released.k for cluster, released in clusters.items()},
+        accepted=accept.accepting(),
+    )
+    for released in clusters.values() if supersede else ():
+        _supersede(released, progress.id, by, world, now)
+    world.rollouts.start(progress)
+    for cluster, released in clusters.items():
+        world.releases.begin_rollout(cluster, progress.id, revision.number, since=released.k, by=by, at=now)
+    nudge(progress.id, world)
+    return progress
+
+
+def nudge(rollout: str, world: World) -> None:
+    """Have the function look at a rollout. A message that is lost costs the time to the next clock."""
+    world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=rollout).outgoing()])
+
+
+def stages_of(spec: RolloutSpec) -> list[StageSpec]:
+    """The stages of a rollout, the rest at the end."""
+    return [*spec.stages, *([] if spec.stages and spec.stages[-1].name == REST else [StageSpec(name=REST)])]
+
+
+def _stage(spec: StageSpec) -> Stage:
+    return Stage(spec.name, seconds(spec.soak), spec.approval == "before", spec.approval == "after", spec.max_in_flight)
+
+
+def _clusters(spec: RolloutSpec, revision: Revision, world: World) -> list[str]:
+    known = world.labelled_clusters(revision)
+    meant = sorted(name for name, labels in known.items() if spec.clusters is None or spec.clusters.means(name, labels))
+    if not meant:
+        there = ", ".join(sorted(known)) or "none"
+        raise Rejected(Refusal("ClusterUnknown", f"the rollout means no cluster of revision {revision.number} (there: {there})"))
+    return meant
+
+
+def _refuse_where_busy(cluster: str, released: Released, revision: Revision, world: World, supersede: bool) -> None:
+    way, about = released.about.next, released.about
+    if way is not None and world.rollouts.get(way.rollout).unfinished and not supersede:
+        how = f"`--supersede` takes its place, `hullmark rollout abort {way.rollout}` or `revert` ends it"
+        raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {way.rollout} is on its way in cluster {cluster}: {how}"))
+    if way is not None and way.revision > revision.number:
+        raise Rejected(Refusal("NewerReleased", f"rollout {way.rollout} has brought revision {way.revision} to nodes of cluster {cluster}"))
+    if about.base_action and not world.has_ended(about.base_action):
+        raise Rejected(Refusal("ActionRunning", f"action {about.base_action} still works on cluster {cluster}: wait for it, or stop it"))
+
+
+def _supersede(released: Released, by_rollout: str, by: str, world: World, now: datetime) -> None:
+    way = released.about.next
+    if way is not None:
+        said = Said("supersede", by, now, message=f"rollout {by_rollout} takes its place")
+        world.rollouts.change(way.rollout, lambda state: given(state, said) if state.unfinished else state)
+
+
+# --- steering
+
+
+def control(
+    rollout: str,
+    verb: Control,
+    by: str,
+    world: World,
+    now: datetime,
+    *,
+    stage: str = "",
+    message: str = "",
+    accept: Accepting = NOTHING_ACCEPTED,
+) -> Progress:
+    """Give a rollout a word. `stage`: for an approval, the stage that it is for; `message`: why. Raises UnknownRollout and WrongPhase."""
+    if verb == "pause" and not message.strip():
+        raise Rejected(Refusal("ReasonRequired", "say why it is paused: whoever finds it so will want to know"))
+    progress = world.rollouts.get(rollout)
+    facts = facts_of(progress, world, now)
+    said = Said(verb, by, now, message=message)
+
+    def change(state: Progress) -> Progress:
+        if verb == "retry":
+            return structs.replace(given(state, said), accepted={**state.accepted, **accept.accepting()})
+        return _approved(state, facts, stage, said) if verb == "approve" else given(state, said)
+
+    changed = world.rollouts.change(rollout, change)
+    nudge(rollout, world)
+    return changed
+
+
+def _approved(state: Progress, facts: Facts, stage: str, said: Said) -> Progress:
+    """The rollout with the approval that it waits for, which must be for this stage. Raises WrongPhase."""
+    decision = decide(state, facts, said.at)
+    if not isinstance(decision, Wait) or decision.approval is None:
+        raise WrongPhase(f"rollout {state.id} waits for no approval now: nothing was approved")
+    number, when = decision.approval
+    if stage != (name := state.stages[number].name):
+        raise WrongPhase(f"rollout {state.id} waits for a word on stage {name}, not on {stage or 'none'}: nothing was approved")
+    return approved(state, said, number, when)
+
+
+# --- one step
+
+
+def facts_of(progress: Progress, world: World, now: datetime) -> Facts:
+    """What became of the batches: one read for each that is not known to have ended."""
+    open_ = [batch for batch in progress.batches if batch.fact is None]
+    return Facts({batch.action: fact for batch in open_ if (fact := _fact(batch, world, now))})
+
+
+def _fact(batch: Batch, world: World, now: datetime) -> Fact | None:
+    outcome = world.actions.outcome(batch.action)
+    if outcome is not None:
+        return fact_of(outcome)
+    late = batch.at + timedelta(seconds=world.settings.action_seconds)
+    if now >= late and not world.actions.begun(batch.action):
+        return Fact(late, reason="BatchRefused", message="its request was refused: the notices say why")
+    return None
+
+
+def fact_of(outcome: ActionOutcome) -> Fact:
+    """What the end of a batch's action says of it."""
+    behind = outcome.result == "failure" and outcome.reason == Unavailable.reason
+    as_a_whole = outcome.result in ("blocked", "failure", "stopped") and not behind
+    impact = outcome.impact
+    done = impact is not None and outcome.result != "blocked"
+    return Fact(
+        ended=outcome.finished_at,
+        failed=outcome.counts.get("failed", 0),
+        missing=outcome.counts.get("missing", 0),
+        behind=behind,
+        reason=(outcome.reason or ("Stopped" if outcome.result == "stopped" else "")) if as_a_whole else "",
+        message=outcome.message if as_a_whole else "",
+        removals=impact.removals if impact and done else 0,
+        takeovers=impact.takeovers if impact and done else 0,
+        changes=impact.changes if impact and done else 0,
+    )
+
+
+def place(rollout: str, cluster: str, world: World, now: datetime, *, last: bool = False) -> Progress:
+    """Resolve in which stage each node of a cluster stands, and keep it. A cluster that does not answer at the last try is resolved by the
+    design alone.
+    """
+    progress = world.rollouts.get(rollout)
+    revision = world.revisions.get(progress.revision)
+    world.releases.begin_rollout(cluster, rollout, progress.revision, since=progress.clusters[cluster], by=progress.started.by, at=now)
+    released = world.releases.look().state(cluster)
+    stages = _stages_in(cluster, revision, progress, world)
+    candidates = list(_candidates(cluster, revision, world, last))
+    way = released.about.next
+    before = way.before if way is not None and way.rollout == rollout else None
+    shaky = frozenset(each.name for each in candidates if before and before.reached(each.name, released.stage_of))
+    standing = resolve(stages, candidates, world.settings.field_managers, shaky)
+    later = [Later(stage, below) for stage, below in standing.later]
+    index = world.rollouts.places.keep(rollout, cluster, standing.stages, len(stages), later)
+    said = Said("place", progress.started.by, now, message=f"cluster {cluster}")
+
+    def placed(state: Progress) -> Progress:
+        if cluster in state.placed:
+            return state
+        return structs.replace(
+            state,
+            said=said if state.phase == "running" else state.said,
+            placed={**state.placed, cluster: index.stages},
+            meant={**state.meant, cluster: list(standing.meant)},
+        )
+
+    return world.rollouts.change(rollout, placed)
+
+
+def _stages_in(cluster: str, revision: Revision, progress: Progress, world: World) -> list[StageSpec | None]:
+    """The stages as they are in one cluster: None for those that are for others."""
+    labels = world.labelled_clusters(revision).get(cluster, {})
+    stages = stages_of(revision.policies.rollouts[progress.name])
+    return [stage if stage.clusters is None or stage.clusters.means(cluster, labels) else None for stage in stages]
+
+
+def _candidates(cluster: str, revision: Revision, world: World, last: bool) -> list[Candidate]:
+    try:
+        observed: Cluster = world.cluster(cluster, world.releases.look().committed)
+        live = {node.name: node for node in observed.nodes()}
+    except ClusterError as error:
+        if error.retryable and not last:
+            raise
+        live = {}
+    return [Candidate(*each) for each in everything(revision.nodes(), live, revision.policies, cluster)]
+
+
+def settle(progress: Progress, facts: Facts, world: World, now: datetime) -> Progress:
+    """Do in every cluster what the rollout's phase asks for, and say that it is done."""
+    by = progress.said.by
+    if progress.pending == "finish":
+        for cluster in progress.clusters:
+            world.releases.finish_rollout(cluster, progress.id, progress.revision, by, now)
+        world.revisions.tag(progress.revision, SITE_ACTION_SUCCESS, by, now)
+        return world.rollouts.change(progress.id, lambda state: _settled(state, "finish"))
+    if progress.pending == "revert":
+        for cluster, since in progress.clusters.items():
+            reached = _reached(progress, cluster, world)
+            world.releases.revert_rollout(cluster, progress.id, progress.revision, reached, since=since, by=by, at=now)
+        world.revisions.tag(progress.revision, REJECTED, by, now)
+        progress = world.rollouts.change(progress.id, lambda state: _bringing_back(state, now))
+    if progress.pending == "back":
+        facts = facts_of(progress, world, now)
+        if all(facts.of(batch).ended for batch in progress.batches if batch.back):
+            return world.rollouts.change(progress.id, lambda state: _settled(state, "back"))
+    return progress
+
+
+def _settled(state: Progress, pending: str) -> Progress:
+    return structs.replace(state, pending="") if state.pending == pending else state
+
+
+def _bringing_back(state: Progress, now: datetime) -> Progress:
+    if state.pending != "revert":
+        return state
+    forward = {batch.where: batch for batch in state.batches if not batch.back}
+    back = [structs.replace(batch, action=str(ULID()), at=now, back=True, fact=None) for batch in forward.values()]
+    return structs.replace(state, pending="back", batches=[*state.batches, *back])
+
+
+def _reached(progress: Progress, cluster: str, world: World) -> list[str]:
+    """The nodes of a cluster that the rollout may have brought its revision to."""
+    opened = {batch.where: batch for batch in progress.batches if batch.cluster == cluster and not batch.back}
+    return [name for batch in opened.values() for name in world.rollouts.members(progress, batch)]
+
+
+# --- showing
+
+
+def shown(progress: Progress, world: World, now: datetime) -> RolloutStatus:
+    """Where it stands, and what it waits for."""
+    facts = facts_of(progress, world, now)
+    decision = decide(progress, facts, now)
+    waits = decision if isinstance(decision, Wait | Stop) else None
+    until = waits if isinstance(waits, Wait) else None
+    return RolloutStatus(
+        id=progress.id,
+        name=progress.name,
+        revision=progress.revision,
+        phase=progress.phase,
+        clusters=sorted(progress.clusters),
+        started_by=progress.started.by,
+        started_at=progress.started.at,
+        stages=_stages_shown(progress, facts),
+        reason=waits.reason if waits else progress.said.reason,
+        message=waits.message if waits else progress.said.message,
+        since=until.since if until else progress.said.at,
+        until=until.until if until else None,
+        who=until.who if until else "",
+        said_by=progress.said.by,
+    )
+
+
+def _stages_shown(progress: Progress, facts: Facts) -> Sequence[StageStatus]:
+    reached = max((batch.stage for batch in progress.batches if not batch.back), default=-1)
+    return [_stage_shown(progress, number, facts, reached) for number in range(len(progress.stages))]
+
+
+def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> StageStatus:
+    batches = progress.newest_batches(stage)
+    found = [facts.of(batch) for batch in batches]
+    size = progress.size(stage)
+    through = stage < reached or progress.phase == "done"
+    state = "skipped" if not size and progress.placed else "through" if through else "open" if batches else "waiting"
+    return StageStatus(
+        name=progress.stages[stage].name,
+        state=cast("Literal['waiting', 'open', 'through', 'skipped']", state),
+        nodes=size,
+        opened=sum(batch.count for batch in batches),
+        done=sum(batch.count for batch, fact in zip(batches, found, strict=True) if fact.ended),
+        failed=sum(fact.failed for fact in found),
+        missing=sum(fact.missing for fact in found),
+        budget=budget(progress, stage),
+        actions=[batch.action for batch in progress.batches if batch.stage == stage],
+    )
+
+
+def listed(world: World, now: datetime, limit: int = 20) -> list[RolloutStatus]:
+    """The newest rollouts, oldest of them first. One that can't be read is left out."""
+    found: list[RolloutStatus] = []
+    for rollout in world.rollouts.ids()[-limit:]:
+        try:
+            found.append(shown(world.rollouts.get(rollout), world, now))
+        except (RecordUnreadable, UnknownRollout, UnknownRevision):
+            continue
+    return found
