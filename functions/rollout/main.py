@@ -34,11 +34,17 @@ def rollout(event: CloudEvent) -> None:
     delivery = Delivery.from_event(event)
     with telemetry.handling("rollout", delivery) as line:
         world = wiring.world()
+        now = world.clock()
+        step = RolloutStep()
         try:
             step = RolloutStep.parse(delivery.data)
             line.subject = step.rollout or "every rollout"
-            line.outcome(handle(step, world, world.clock(), last=delivery.attempt >= LAST_ATTEMPT))
-        except (Malformed, UnknownRollout, RecordUnreadable) as error:  # no redelivery changes that; the next clock looks again
+            line.outcome(handle(step, world, now, last=delivery.attempt >= LAST_ATTEMPT))
+        except UnknownRollout as unknown:
+            world.rollouts.forget_unknown(step.rollout or "", now)
+            line.warn()
+            line.outcome("refused", "UnknownRollout", text=str(unknown))
+        except (Malformed, RecordUnreadable) as error:  # no redelivery changes that; the next clock looks again
             line.warn()
             line.outcome("refused", getattr(error, "reason", type(error).__name__), text=str(error))
 

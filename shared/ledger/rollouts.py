@@ -11,10 +11,12 @@ Where the nodes stand is in places.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import msgspec
 from ulid import ULID
 
+from shared.domain.actions import began
 from shared.domain.rollouts.progress import Batch, Progress
 from shared.ledger.chains import Chain, Link
 from shared.ledger.places import Places
@@ -92,9 +94,10 @@ class Rollouts:
         """Rollouts with which something may still happen."""
         return [key.removeprefix(OPEN) for key in self._store.keys(OPEN)]
 
-    def forget_mark(self, rollout: str) -> None:
-        """Take away the mark of a rollout that has ended, or was never recorded."""
-        self._store.delete(f"{OPEN}{rollout}")
+    def forget_unknown(self, rollout: str, now: datetime) -> None:
+        """Take away the mark of a rollout that was to be recorded an hour ago, and was not."""
+        if abs(now - began(rollout)) > timedelta(hours=1):
+            self._store.delete(f"{OPEN}{rollout}")
 
     def _newest(self, rollout: str) -> tuple[int, Progress]:
         link = self._chain(rollout).newer() if _an_id(rollout) else Link()

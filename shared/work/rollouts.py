@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, cast
 
@@ -33,7 +34,7 @@ from shared.ledger.releases import Released
 from shared.ledger.revisions import Revision, UnknownRevision
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import RolloutStep
-from shared.ports import Cluster, ClusterError, Unavailable
+from shared.ports import BusError, Cluster, ClusterError, Unavailable
 from shared.work.intake import NO_REVISION, ROLLOUT_RUNNING, Refusal, Rejected
 from shared.work.planning import everything
 from shared.world import World
@@ -107,7 +108,7 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
     clusters = {cluster: in_force.state(cluster) for cluster in _clusters(spec, revision, world)}
     said = Said("start", by, now)
     for cluster, released in clusters.items():
-        _refuse_where_busy(cluster, released, revision, world, supersede)
+        _refuse_where_busy(cluster, released, revision, world)
     progress = Progress(
         id=str(ULID()),
         name=name,
@@ -120,18 +121,51 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
         clusters={cluster: released.k for cluster, released in clusters.items()},
         accepted=accept.accepting(),
     )
-    for released in clusters.values() if supersede else ():
-        _supersede(released, progress.id, by, world, now)
+    for other in _unfinished(clusters, world, skip_unreadable=supersede):
+        if not supersede:
+            raise Rejected(_running(other))
+        _supersede(other, progress.id, by, world, now)
     world.rollouts.start(progress)
     for cluster, released in clusters.items():
         world.releases.begin_rollout(cluster, progress.id, revision.number, since=released.k, by=by, at=now)
+    _refuse_if_overtaken(progress, by, world, now)
     nudge(progress.id, world)
     return progress
 
 
+def _unfinished(clusters: Mapping[str, Released], world: World, *, skip_unreadable: bool) -> list[Progress]:
+    """The rollouts that are on their way in one of these clusters. Raises RecordUnreadable for one that has begun there."""
+    begun = {released.about.next.rollout for released in clusters.values() if released.about.next}
+    found: list[Progress] = []
+    for rollout in sorted({*begun, *world.rollouts.open()}):
+        try:
+            found.append(world.rollouts.get(rollout))
+        except UnknownRollout:
+            continue  # whoever was to record it never got to that
+        except RecordUnreadable:
+            if rollout in begun and not skip_unreadable:
+                raise
+    return [each for each in found if each.unfinished and not each.clusters.keys().isdisjoint(clusters)]
+
+
+def _refuse_if_overtaken(progress: Progress, by: str, world: World, now: datetime) -> None:
+    """Raises Rejected where somebody started another one at the same moment, and began it last."""
+    for cluster in progress.clusters:
+        way = world.releases.head(cluster).about.next
+        if way is not None and way.rollout != progress.id:
+            _supersede(progress, way.rollout, by, world, now)
+            raise Rejected(_running(world.rollouts.get(way.rollout)))
+
+
+def _running(other: Progress) -> Refusal:
+    how = f"`--supersede` takes its place, `hullmark rollout abort {other.id}` or `revert` ends it"
+    return Refusal(ROLLOUT_RUNNING, f"rollout {other.id} is on its way in {', '.join(sorted(other.clusters))}: {how}")
+
+
 def nudge(rollout: str, world: World) -> None:
     """Have the function look at a rollout. A message that is lost costs the time to the next clock."""
-    world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=rollout).outgoing()])
+    with contextlib.suppress(BusError):
+        world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=rollout).outgoing()])
 
 
 def stages_of(spec: RolloutSpec) -> list[StageSpec]:
@@ -152,22 +186,17 @@ def _clusters(spec: RolloutSpec, revision: Revision, world: World) -> list[str]:
     return meant
 
 
-def _refuse_where_busy(cluster: str, released: Released, revision: Revision, world: World, supersede: bool) -> None:
+def _refuse_where_busy(cluster: str, released: Released, revision: Revision, world: World) -> None:
     way, about = released.about.next, released.about
-    if way is not None and world.rollouts.get(way.rollout).unfinished and not supersede:
-        how = f"`--supersede` takes its place, `hullmark rollout abort {way.rollout}` or `revert` ends it"
-        raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {way.rollout} is on its way in cluster {cluster}: {how}"))
     if way is not None and way.revision > revision.number:
         raise Rejected(Refusal("NewerReleased", f"rollout {way.rollout} has brought revision {way.revision} to nodes of cluster {cluster}"))
     if about.base_action and not world.has_ended(about.base_action):
         raise Rejected(Refusal("ActionRunning", f"action {about.base_action} still works on cluster {cluster}: wait for it, or stop it"))
 
 
-def _supersede(released: Released, by_rollout: str, by: str, world: World, now: datetime) -> None:
-    way = released.about.next
-    if way is not None:
-        said = Said("supersede", by, now, message=f"rollout {by_rollout} takes its place")
-        world.rollouts.change(way.rollout, lambda state: given(state, said) if state.unfinished else state)
+def _supersede(other: Progress, by_rollout: str, by: str, world: World, now: datetime) -> None:
+    said = Said("supersede", by, now, message=f"rollout {by_rollout} takes its place")
+    world.rollouts.change(other.id, lambda state: given(state, said) if state.unfinished else state)
 
 
 # --- steering

@@ -6,6 +6,7 @@ was taken up? At a new state of a chain: is each node's release the newest of th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ class Act:
     taken_back: bool = False
     reached: set[str] = field(default_factory=set)
     """The nodes that had an outcome of it when it was taken back: they may have kept it."""
+    rollout: str = ""
+    """The rollout that it is part of: what that is taken back from has nothing of it."""
 
 
 class Judge:
@@ -138,7 +141,30 @@ class Judge:
         entry, base = state["names"].get(node), state["base"] or 0
         if entry and (entry["k"] > state["base_k"] or entry.get("revision", 0) > base):
             return entry.get("revision", 0), entry.get("override", "")
+        way = state.get("next")
+        while way:
+            if way["revision"] > base and self._on_its_way(way, cluster, node):
+                return way["revision"], ""
+            way = way.get("before")
         return base, ""
+
+    def _on_its_way(self, way: dict[str, Any], cluster: str, node: str) -> bool:
+        """Whether a rollout has reached a node: its stage is passed, or it is the present one and the node's place is."""
+        stage, upto = way.get("stage", 0), way.get("upto", -1)
+        if (stage, upto) == (0, -1):
+            return False
+        index, stages = self._places(way["rollout"], cluster)
+        place = int.from_bytes(hashlib.blake2b(node.encode(), digest_size=6).digest(), "big")
+        later = (each["stage"] for each in index["later"] if place < each["below"])
+        own = stages.get(node, next(later, len(index["counts"][0]) - 1))
+        return bool(own < stage or (own == stage and place <= upto))
+
+    def _places(self, rollout: str, cluster: str) -> tuple[dict[str, Any], dict[str, int]]:
+        folder = f"rollouts/{rollout}/places/{cluster}/"
+        stages: dict[str, int] = {}
+        for key in numbered(self._store.keys(folder)).values():
+            stages |= self._json(key) or {}
+        return self._json(f"{folder}index.json") or {"later": [], "counts": [[0]]}, stages
 
     def _before(self) -> int:
         """What counts as released where no chain is: a store from before releases was brought to the revision of its site action."""
@@ -151,7 +177,7 @@ class Judge:
     def _judge(self, cluster: str, k: int) -> None:
         acts, overrides = self._acts(cluster, k)
         for node in self._nodes(cluster, k):
-            meant = [act for act in acts if self._means(act, node)]
+            meant = [act for act in acts if self._means(act, cluster, node)]
             certain = [act for act in meant if not act.taken_back]
             maybe = [act for act in meant if act.taken_back and node in act.reached]
             revision, override = self._mark(cluster, k, node)
@@ -181,7 +207,12 @@ class Judge:
                 case "before releases" | "adopted":
                     acts.append(Act(k, "", state.get("base") or 0))
                 case "action":
-                    acts.append(Act(k, action, cause["revision"]))
+                    request = self._json(f"actions/{action}/request.json") or {}
+                    acts.append(Act(k, action, cause["revision"], rollout=request.get("rollout", "")))
+                case "rollout finished":
+                    acts.append(Act(k, "", cause["revision"], rollout=action))
+                case "rollout taken back":
+                    acts = [act for act in acts if act.rollout != action]
                 case "taken back":
                     for act in acts:
                         if act.action == action:
@@ -199,8 +230,11 @@ class Judge:
         told = [*plan.get("settled", ()), *ended.get("outcomes", ()), *(outcome for part in parts for outcome in part.get("outcomes", ()))]
         return {*plan.get("unchanged", ()), *(outcome["subject"] for outcome in told if outcome["outcome"] != "stopped")}
 
-    def _means(self, act: Act, node: str) -> bool:
+    def _means(self, act: Act, cluster: str, node: str) -> bool:
         request = self._json(f"actions/{act.action}/request.json") if act.action else None
+        way = self._chains[cluster][act.k].get("next") if act.rollout and act.action else None
+        if way and self._on_its_way(way, cluster, node):
+            return True
         return request is None or request.get("target_nodes") is None or node in request["target_nodes"]
 
     def _nodes(self, cluster: str, k: int) -> Iterator[str]:

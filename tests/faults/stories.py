@@ -23,10 +23,12 @@ from shared.domain.documents.reading import Document
 from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.plans import PlanRequest
 from shared.domain.names import SITE_ACTION_SUCCESS
+from shared.domain.rollouts.progress import Progress
 from shared.domain.versions.profiles import gardener
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
-from shared.messages import NodeChanged, Notice, Outgoing, RelabelRequest, VersionCheck
+from shared.ledger.rollouts import UnknownRollout
+from shared.messages import NodeChanged, Notice, Outgoing, RelabelRequest, RolloutStep, VersionCheck
 from shared.ports import ObjectStore
 from shared.work.control import control
 from shared.work.plans import plan_committed
@@ -762,6 +764,87 @@ def never_denied(site: Site, found: Finding) -> None:
             found.expect(bool(told), f"answered {response}")
 
 
+# --- a rollout
+
+ROLLOUT = """
+apiVersion: hullmark.dev/v1
+kind: Rollout
+metadata: {name: careful}
+spec:
+  stages:
+  - {name: canary, nodes: {names: [a-true, b-new]}, soak: 10m, approval: after}
+"""
+
+
+def rollout_ready(site: Site) -> None:
+    """Revision 1 on every node; revision 2 committed, with a rollout."""
+    a_site(site)
+    site.ask()
+    site.drain()
+    site.commit(REVISION_2 + policy("gone", "g-gone", "ex.io/rack: r1") + ROLLOUT)
+
+
+def roll_out(site: Site) -> None:
+    """Somebody starts it, approves the canary after its soak, and time passes."""
+    site.client("POST", "/v1.0/rollouts", json={"name": "careful"})
+    site.drain()
+    for _ in range(3):
+        time_passes(site)
+    for rollout in site.untouched.rollouts.open():
+        site.client("POST", f"/v1.0/rollouts/{rollout}/control/approve", json={"stage": "canary"})
+    site.drain()
+    for _ in range(3):
+        time_passes(site)
+
+
+def time_passes(site: Site) -> None:
+    """Ten minutes and a little; the clock sends what it sends."""
+    site.elapsed += 610
+    site.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
+    site.drain()
+
+
+def rolled_out(site: Site, found: Finding) -> None:
+    """It is done: every node has the new labels, and the revision is the base."""
+    rolled_out_in_part(site, found)
+    rollouts = [site.untouched.rollouts.get(rollout) for rollout in site.untouched.rollouts.ids()]
+    found.expect([each.phase for each in rollouts if each.phase != "superseded"] == ["done"], f"phases {[each.phase for each in rollouts]}")
+    labels_are(found, site, LABELS_2)
+    head = site.untouched.releases.head("default")
+    found.expect((head.base, head.about.next) == (2, None), f"released {head.about}")
+    found.expect("site-action-success" in site.untouched.revisions.tags(2), "not tagged")
+    for answer in site.answers:
+        found.expect(answer.status in (201, 202, 409), f"{answer.path} was answered {answer.status}: {answer.body}")
+
+
+def rolled_out_in_part(site: Site, found: Finding) -> None:
+    """Every batch has ended; none of a later stage was opened before the canary had soaked; no node has anything but one of both."""
+    everything_ended(site, found)
+    site._interfere = None
+    time_passes(site)
+    everything_ended(site, found)
+    halfway = {name: labels | FOREIGN for name, labels in LABELS_2.items()}
+    labels_are(found, site, LABELS_1, LABELS_2, halfway)
+    ledger = site.untouched
+    for rollout in ledger.rollouts.ids():
+        with suppress(RecordUnreadable, UnknownRollout):
+            opened_in_order(ledger.rollouts.get(rollout), site, found)
+
+
+def opened_in_order(progress: Progress, site: Site, found: Finding) -> None:
+    """The canary had soaked, and was approved, before anything else opened."""
+    actions = site.untouched.actions
+    canary = [batch for batch in progress.batches if batch.stage == 0 and not batch.back]
+    rest = [batch for batch in progress.batches if batch.stage > 0 and not batch.back]
+    for batch in rest:
+        ends = [ended.finished_at for each in canary if (ended := actions.outcome(each.action))]
+        soaked = ends and batch.at >= max(ends) + timedelta(minutes=10)
+        found.expect(bool(soaked), f"{batch} was opened before the canary had soaked: {ends}")
+    found.expect(not rest or progress.approved(0, "after"), "the rest was opened without a word")
+    twice = len({batch.action for batch in progress.batches}) < len(progress.batches)
+    found.expect(not twice and len({batch.where for batch in rest}) == len(rest), f"opened twice: {progress.batches}")
+
+
 STORIES = {
     story.name: story
     for story in (
@@ -780,6 +863,7 @@ STORIES = {
         Story("versions", two_fleets, check_all_evening, updated, updated_in_part, begin=EVENING),
         Story("commit", a_site, commit_site, committed, committed_if_told, twin=commit_other),
         Story("actions over HTTP", a_site, act_over_http, acted, relabelled_in_part),
+        Story("rollout", rollout_ready, roll_out, rolled_out, rolled_out_in_part),
         Story("looking", relabel_first, look, shown, nothing_changed),
         Story("binding", a_zone, bind, bound, never_denied, repeats=False),
     )
