@@ -16,6 +16,7 @@ locals {
     no-sweep          = { step = "relabel_request", minutes = 90, title = "no sweep for an hour and a half", severity = "ERROR" }
     no-version-check  = { step = "version_check", minutes = 30, title = "no version check for half an hour", severity = "WARNING" }
     no-deadline-check = { step = "result_rollup", minutes = 20, title = "nobody ends overdue actions", severity = "ERROR" }
+    no-rollout-step   = { step = "rollout", minutes = 15, title = "nobody looks after rollouts", severity = "WARNING" }
   }
 
   thresholds = {
@@ -106,14 +107,14 @@ locals {
 resource "google_logging_metric" "clockwork" {
   project     = var.project
   name        = "${var.name_prefix}clockwork"
-  description = "Sweeps, version checks and deadline checks that were done."
+  description = "Sweeps, version checks, deadline checks and looks at rollouts that were done."
 
   filter = join(" AND ", [
     "resource.type=\"cloud_run_revision\"",
     "resource.labels.service_name=(${local.services})",
     "severity<ERROR",
     "NOT jsonPayload.outcome=(\"refused\" OR \"not yet\")", # not yet: a sweep that was no cluster's turn
-    "((jsonPayload.step=\"relabel_request\" AND jsonPayload.subject=\"drift_sweep\") OR jsonPayload.step=\"version_check\" OR (jsonPayload.step=\"result_rollup\" AND jsonPayload.topic=\"action-deadlines\"))",
+    "((jsonPayload.step=\"relabel_request\" AND jsonPayload.subject=\"drift_sweep\") OR jsonPayload.step=\"version_check\" OR (jsonPayload.step=\"result_rollup\" AND jsonPayload.topic=\"action-deadlines\") OR (jsonPayload.step=\"rollout\" AND jsonPayload.subject=\"every rollout\"))",
   ])
 
   metric_descriptor {

@@ -16,7 +16,7 @@ import pytest
 from functions.relabel_request.main import NOT_YET
 from local.steps import ROOT
 from shared import telemetry
-from shared.messages import DeadlineCheck, RelabelRequest, VersionCheck
+from shared.messages import DeadlineCheck, RelabelRequest, RolloutStep, VersionCheck
 from shared.work.intake import accept
 from shared.world import Settings
 from tests.stories.fleet import Fleet, a_policy
@@ -58,6 +58,7 @@ BEATS = {
     "no-sweep": ("relabel_request", 60, 90),
     "no-version-check": ("version_check", 10, 30),
     "no-deadline-check": ("result_rollup", 5, 20),
+    "no-rollout-step": ("rollout", 1, 15),
 }
 """Alert → the step that its clock sets off, how often in minutes, and the window that it must be seen in."""
 
@@ -184,8 +185,9 @@ def test_work_that_a_clock_set_off_is_counted_when_it_was_done(heard: Callable[[
     assert counts() == {}, "what a person asks for says nothing of the clock"
     fleet.cloud.publish(VersionCheck.TOPIC, [VersionCheck().outgoing()])
     fleet.cloud.publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
+    fleet.cloud.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
     fleet.cloud.drain()
-    assert counts() == {"version_check": 1, "result_rollup": 1}
+    assert counts() == {"version_check": 1, "result_rollup": 1, "rollout": 1}
     nobodys_turn = {"severity": "INFO", "step": "relabel_request", "subject": "drift_sweep", "outcome": NOT_YET}
     assert not matches(metric["filter"], said(nobodys_turn, "hullmark-relabel-request"))
 
