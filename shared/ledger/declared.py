@@ -44,7 +44,6 @@ class Declared:
         """
         mark = self._released.mark(node)
         newest = max(self._before if mark.revision and not mark.k else mark.revision, self._released.tried)
-        newest = max(newest, self._released.about.taken_back)
         return range(newest, max(0, newest - LOOKED_BACK), -1)
 
     @functools.cached_property

@@ -138,8 +138,6 @@ class State(msgspec.Struct, frozen=True):
     base_action: str = ""
     under: str = ""
     """The key of the state that the base's action found, for where it is stopped."""
-    taken_back: int = 0
-    """The highest revision that was on nodes and taken back with its rollout: what it declared there is ours to remove."""
     cause: Cause = Cause()
     by: str = ""
     at: datetime | None = None
@@ -250,7 +248,7 @@ def _without_base(state: State, act: Act, done: Collection[str], beneath: State,
     for name, entry in state.names.items():
         names[name] = entry if entry.k < act.k else _on_top_of(names.get(name), entry)
     previous = beneath.previous if beneath.previous != act.revision else None
-    kept = {"next": state.next or beneath.next, "taken_back": max(state.taken_back, beneath.taken_back)}
+    kept = {"next": state.next or beneath.next, "tried": max(state.tried, beneath.tried)}
     return msgspec.structs.replace(beneath, names=names, shards=[], previous=previous, **kept)
 
 
@@ -316,7 +314,7 @@ def dropped(state: State, k: int, rollout: str, revision: int, reached: Iterable
         left = msgspec.structs.replace(left, names=_of_others(state, revision))
     else:
         return state
-    left = msgspec.structs.replace(left, taken_back=max(left.taken_back, revision))
+    left = msgspec.structs.replace(left, tried=max(left.tried, revision))
     bare = {name for name in reached if not left.mark(name, stage_of).released and name not in left.names}
     return _with_names(left, {name: Entry(k, override=emptied) for name in bare}) if bare else left
 
