@@ -118,8 +118,7 @@ def take_back_at_end(request: ActionRequest, outcome: ActionOutcome, world: Worl
     """Take an action's release back, where it ended before it had reached every node; one that was stopped when all were reached gives it
     to those again. False where that can't be done now, because what is released can't be read.
     """
-    stopped = outcome.result in TAKEN_BACK or world.actions.stopped(request.id)
-    if not stopped or not releases(request):
+    if not releases(request) or not (outcome.result in TAKEN_BACK or world.actions.stopped(request.id)):
         return True
     try:
         if plan := world.actions.plan(request.id):

@@ -217,6 +217,8 @@ def control(
     if verb == "pause" and not message.strip():
         raise Rejected(Refusal("ReasonRequired", "say why it is paused: whoever finds it so will want to know"))
     progress = world.rollouts.get(rollout)
+    if verb == "revert" and progress.phase == "done":
+        _refuse_if_replaced(progress, world)
     facts = facts_of(progress, world, now)
     said = Said(verb, by, now, message=message)
 
@@ -228,6 +230,14 @@ def control(
     changed = world.rollouts.change(rollout, change)
     nudge(rollout, world)
     return changed
+
+
+def _refuse_if_replaced(progress: Progress, world: World) -> None:
+    """Raises WrongPhase where something newer is released since: taking this one back would bring nothing back."""
+    bases = {cluster: world.releases.head(cluster).base for cluster in progress.clusters}
+    if newer := sorted(cluster for cluster, base in bases.items() if base != progress.revision):
+        said = f"cluster {newer[0]} has revision {bases[newer[0]]} by now: `hullmark documents restore N` goes back from there"
+        raise WrongPhase(f"rollout {progress.id} is done, and {said}")
 
 
 def _approved(state: Progress, facts: Facts, stage: str, said: Said) -> Progress:

@@ -93,6 +93,17 @@ def test_a_finished_rollout_is_taken_back_to_the_revision_before_it(fleet: Rolli
         fleet.starts()
 
 
+def test_a_finished_rollout_that_something_newer_has_replaced_is_not_taken_back(fleet: Rolling) -> None:
+    fleet.ten_nodes()
+    fleet.starts()
+    fleet.commits(a_policy("tiers", {}, {"tier": "newer"}), adopted=False)
+    fleet.relabels()
+    with pytest.raises(WrongPhase, match="has revision 3 by now"):
+        fleet.says("revert")
+    assert set(fleet.tiers().values()) == {"newer"}
+    assert REJECTED not in fleet.world.revisions.tags(2)
+
+
 def test_the_first_rollout_of_a_site_begins_with_one_node_and_a_revert_leaves_none_of_our_labels(fleet: Rolling) -> None:
     fleet.ten_nodes(CANARY, released=False)
     fleet.starts()
