@@ -96,7 +96,7 @@ def test_a_finished_rollout_is_taken_back_to_the_revision_before_it(fleet: Rolli
 def test_a_finished_rollout_that_something_newer_has_replaced_is_not_taken_back(fleet: Rolling) -> None:
     fleet.ten_nodes()
     fleet.starts()
-    fleet.commits(a_policy("tiers", {}, {"tier": "newer"}), adopted=False)
+    fleet.commits(a_policy("tiers", {}, {"tier": "newer", "lane": "fast"}), adopted=False)
     fleet.relabels()
     with pytest.raises(WrongPhase, match="has revision 3 by now"):
         fleet.says("revert")
