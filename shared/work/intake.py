@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +13,7 @@ from shared.domain.clusters import EVERY, choose
 from shared.domain.labels.releases import Mark
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_LABELS, UPDATE_SITE
 from shared.ledger.actions import deadline
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import Released
 from shared.ledger.revisions import Revision, UnknownRevision
 from shared.messages import RelabelRequest
@@ -199,7 +201,8 @@ def accept(
             refuse_older(request, revision.number, in_force.state(cluster))
     if request.target_nodes is None and request.name != DRIFT_SWEEP and not request.dry_run:
         for cluster in clusters:
-            refuse_during_rollout(in_force.state(cluster), cluster, world)
+            with contextlib.suppress(RecordUnreadable):  # planning meets that too, and the action ends with the cause
+                refuse_during_rollout(in_force.state(cluster), cluster, world)
     return world.actions.accept(
         ActionRequest(
             **request.asked() | where,
