@@ -20,6 +20,7 @@ from shared.domain.nodes import owner_error
 from shared.ledger.acceptances import Acceptances
 from shared.ledger.actions import Actions
 from shared.ledger.losses import Losses
+from shared.ledger.pauses import Pauses
 from shared.ledger.releases import Releases
 from shared.ledger.revisions import Revision, Revisions
 from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused, in_time
@@ -192,7 +193,7 @@ class World:
 
     def within(self, left: Callable[[], float]) -> World:
         """The same world, whose clusters and fleets answer, or say that they can't, while there are seconds left."""
-        _ = self.actions, self.revisions, self.releases, self.losses  # made before the copy, so that both share what they know
+        _ = self.actions, self.revisions, self.releases, self.pauses, self.losses  # made before the copy, so that both share what they know
         limited = copy.copy(self)
         limited.open_cluster = lambda access, name: in_time(self.open_cluster(access, name), left)
         limited.open_fleet = lambda name, spec: in_time(self.open_fleet(name, spec), left)
@@ -217,6 +218,11 @@ class World:
         from shared.ledger.rollouts import Rollouts
 
         return Rollouts(self.store)
+
+    @functools.cached_property
+    def pauses(self) -> Pauses:
+        """Whether the whole fleet is paused."""
+        return Pauses(self.store)
 
     @functools.cached_property
     def acceptances(self) -> Acceptances:

@@ -159,7 +159,7 @@ REJECTIONS = {
     "UnknownRolloutDocument": "No such Rollout document",
 }
 """Titles of what intake refuses, in Shipyard's words where it has some."""
-CONFLICTS = (REVISION_REJECTED, ROLLOUT_RUNNING, "NewerReleased", "ActionRunning")
+CONFLICTS = (REVISION_REJECTED, ROLLOUT_RUNNING, "NewerReleased", "ActionRunning", "Frozen", "Paused")
 """What intake refuses though nothing is wrong with the request: 409."""
 
 

@@ -23,6 +23,7 @@ from shared.domain.outcomes import Changes
 from shared.ledger.declared import Declared
 from shared.ledger.revisions import Revision
 from shared.ports import Cluster, Conflict, Node, NodeGone, Refused, Stale
+from shared.work.intake import refuse_held
 from shared.work.nodes import node_states
 from shared.world import World
 
@@ -109,7 +110,7 @@ class _At:
     """Where a request is about: the newest revision, the cluster, the node as it is. Raises ApiError 404."""
 
     def __init__(self, name: str, cluster: str | None, world: World) -> None:
-        in_force = world.releases.look()
+        in_force = self.in_force = world.releases.look()
         self.cluster_name = cluster or world.default_cluster(in_force.committed)
         self.cluster: Cluster = world.cluster(self.cluster_name, in_force.committed)
         self.mark = in_force.mark(self.cluster_name, name)
@@ -192,6 +193,7 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=problem, reason="InvalidLabel") for problem in problems])
     kept = {} if query.adopt else at.kept(labels)
     difference = diff(DeclaredLabels({**kept, **labels}, {}), at.node, owner=at.cluster.owner)
+    refuse_held(at.cluster_name, at.in_force, world, world.clock())
     override = _record(at, labels, world)
     try:
         after = _apply(at, {**kept, **labels}, force=query.force) if difference.write else at.node

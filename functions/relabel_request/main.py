@@ -63,6 +63,8 @@ def handle(request: RelabelRequest, action: str, world: World, now: datetime, *,
     as it does where one of its records can't be read. The cluster has to answer before the function would be cut off.
     """
     world = world.within(world.time_left())
+    if request.name == DRIFT_SWEEP and not request.dry_run and not world.actions.begun(action) and world.pauses.paused():
+        return "held: the fleet is paused"
     try:
         return fan_out(request, action, world) or carry_on(request, action, world, now, last=last)
     except RecordUnreadable as torn:

@@ -44,6 +44,7 @@ from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, Unknown
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
+from shared.work.holds import FreezeList, PauseStatus
 from shared.work.intake import Refusal, Rejected
 from shared.work.planning import Declarations
 from shared.work.rollouts import Control, RolloutList, RolloutStatus
@@ -203,7 +204,7 @@ def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
         "UnknownRevision": UnknownRevision(text),
         "UnknownTag": UnknownTag(text),
         "TagStays": TagStays(text),
-        REVISION_REJECTED: Rejected(Refusal(REVISION_REJECTED, text)),
+        **{reason: Rejected(Refusal(reason, text)) for reason in (REVISION_REJECTED, "NewerReleased", "Frozen", "Paused")},
         "WrongState": WrongState(text),
         "UnknownRollout": UnknownRollout(text),
         "WrongPhase": WrongPhase(text),
@@ -225,6 +226,7 @@ class Server:
         self.plans = ServerPlans(http)
         self.nodes = ServerNodes(http)
         self.rollouts = ServerRollouts(http)
+        self.holds = ServerHolds(http)
 
     def versions(self, *, live: bool) -> ServerVersions:
         return ServerVersions(self._http, live)
@@ -464,6 +466,22 @@ class ServerRollouts:
     def look_again(self, rollout: str, seconds: float) -> RolloutStatus:
         time.sleep(seconds)
         return self.get(rollout)
+
+
+class ServerHolds:
+    """What holds the server's changes back."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def pause(self, reason: str) -> PauseStatus:
+        return self._http.call("PUT", "/pause", PauseStatus, json={"reason": reason})
+
+    def resume(self) -> PauseStatus:
+        return self._http.call("PUT", "/pause", PauseStatus, json={"paused": False})
+
+    def freezes(self) -> FreezeList:
+        return self._http.get("/freezes", FreezeList)
 
 
 class ServerPlans:

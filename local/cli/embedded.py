@@ -36,10 +36,11 @@ from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
 from shared.messages import RelabelRequest, RolloutStep
-from shared.work import commits, releasing, rollouts
+from shared.work import commits, holds, releasing, rollouts
 from shared.work.commits import WouldCommit
 from shared.work.comparison import compare
 from shared.work.control import retried
+from shared.work.holds import FreezeList, PauseStatus
 from shared.work.nodes import node_states
 from shared.work.planning import Declarations
 from shared.work.plans import plan_committed, plan_documents
@@ -85,6 +86,10 @@ class Embedded:
     def rollouts(self) -> EmbeddedRollouts:
         self._left_open()
         return EmbeddedRollouts(self._cloud)
+
+    @functools.cached_property
+    def holds(self) -> EmbeddedHolds:
+        return EmbeddedHolds(self._cloud)
 
     def at_work(self) -> Cloud:
         """The cloud itself, once it has gone on with what earlier commands left unfinished."""
@@ -277,6 +282,25 @@ class EmbeddedRollouts:
         """What the clock would send: where nobody serves, a command is the only clock."""
         self._cloud.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
         self._cloud.drain()
+
+
+class EmbeddedHolds:
+    """What holds the changes of the store's clusters back."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._world = cloud.world
+
+    def pause(self, reason: str) -> PauseStatus:
+        return holds.pause(reason, who(), self._world, self._world.clock())
+
+    def resume(self) -> PauseStatus:
+        holds.resume(who(), self._world, self._world.clock())
+        self._cloud.drain()
+        return holds.status(self._world)
+
+    def freezes(self) -> FreezeList:
+        return holds.freezes(self._world, self._world.clock())
 
 
 class EmbeddedPlans:

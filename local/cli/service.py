@@ -23,6 +23,7 @@ from shared.domain.labels.reach import Whereabouts
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
+from shared.work.holds import FreezeList, PauseStatus
 from shared.work.planning import Declarations
 from shared.work.rollouts import Control, RolloutStatus
 
@@ -294,6 +295,22 @@ class Rollouts(Protocol):
         ...
 
 
+class Holds(Protocol):
+    """What holds changes back."""
+
+    def pause(self, reason: str) -> PauseStatus:
+        """Pause the whole fleet. Raises WrongState where it is paused."""
+        ...
+
+    def resume(self) -> PauseStatus:
+        """Let it go on. Raises WrongState where it is not paused."""
+        ...
+
+    def freezes(self) -> FreezeList:
+        """The Freeze documents that count and have not ended."""
+        ...
+
+
 class Service(Protocol):
     """All of it."""
 
@@ -307,6 +324,8 @@ class Service(Protocol):
     def nodes(self) -> Nodes: ...
     @property
     def rollouts(self) -> Rollouts: ...
+    @property
+    def holds(self) -> Holds: ...
 
     def versions(self, *, live: bool) -> Versions:
         """The fleet of the newest revision; with `live`, what its Cluster documents name is asked too. Raises Rejected."""

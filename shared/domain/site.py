@@ -16,6 +16,7 @@ from shared.domain.documents.kinds import (
     ONCE,
     Cluster,
     ClusterMatch,
+    Freeze,
     GeneratedLabels,
     HullmarkDocument,
     LabelAliases,
@@ -167,7 +168,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     problems += shaped.check_conflicts(site)
     problems += shaped.check_secondaries(site.policies.alias_pairs)
     problems += shaped.check_selected(site.policies.alias_pairs)
-    problems += shaped.check_rollouts()
+    problems += [*shaped.check_rollouts(), *shaped.check_freezes()]
     site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions(), *shaped.reconciled_keys()]
     order = {source.file: number for number, source in enumerate(sources)}
     for problem_list in (problems, site.warnings):
@@ -262,6 +263,7 @@ class _Shaped:
             limits=limits[0].spec if limits else None,
             on_conflict=rules[0].spec.on_conflict if rules else "force",
             rollouts={model.name: model.spec for model in self.models(Rollout)},
+            freezes={model.name: model.spec for model in self.models(Freeze)},
         )
 
     def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:
@@ -340,6 +342,12 @@ class _Shaped:
                 yield from _selector_problems(document, (*path, "nodes"), stage.nodes)
                 if stage.clusters:
                     yield from _match_labels_problems(document, (*path, "clusters"), stage.clusters.match_labels)
+
+    def check_freezes(self) -> Iterator[Problem]:
+        """Selectors of freezes."""
+        for document, model in self.written(Freeze):
+            if model.spec.clusters:
+                yield from _match_labels_problems(document, ("spec", "clusters"), model.spec.clusters.match_labels)
 
     def check_conflicts(self, site: Site) -> Iterator[Problem]:
         """Policies that want different values at one priority, wherever the documents alone decide that both select a node."""

@@ -83,14 +83,21 @@ def _control_one(action: str, verb: str, by: str, world: World, now: datetime) -
         return
     if verb == "stop":
         _take_back(action, world, now)
+    if verb == "unpause" and world.pauses.paused():
+        return  # they wait for the fleet
+    if not go_on(action, world) and verb == "stop":
+        world.bus.publish(PartResult.TOPIC, [PartResult(action=action).outgoing()])
+
+
+def go_on(action: str, world: World) -> bool:
+    """Put the parts of an action that were parked back on the bus. Whether there were any."""
     going_on: dict[str, list[Outgoing]] = {}
     for key, body in world.actions.parked(action).items():
         message = _parked_message(action, key, body, world)
         going_on.setdefault(message.TOPIC, []).append(message.outgoing())
-    if not going_on and verb == "stop":
-        going_on = {PartResult.TOPIC: [PartResult(action=action).outgoing()]}
     for topic, messages in going_on.items():
         world.bus.publish(topic, messages)
+    return bool(going_on)
 
 
 def _take_back(action: str, world: World, now: datetime) -> None:
@@ -126,20 +133,31 @@ def _never_sent(action: str, torn: RecordUnreadable, world: World) -> PartResult
 
 
 def parked(task: NodeApply | VersionUpdate, world: World) -> bool:
-    """Whether the part's action is paused, and the part kept for later. A function can't wait, and redelivery would run out.
+    """Whether the part's action, or the whole fleet, is paused, and the part kept for later. A function can't wait, and redelivery would
+    run out. A part of no action is not kept: the next sweep finds what it was for.
 
     The state is looked at again once the part is kept, so that an unpause in between loses nothing. Raises NeverPlanned where the action
     was never accepted: whoever may publish can't have nodes labelled, or versions moved, past everything that accepts and records.
     """
     if not task.action:
-        return False
+        return world.pauses.paused() is not None
     accepted, paused = world.actions.seen(task.action)
     if not accepted:
         raise NeverPlanned(f"part {task.part} of action {task.action}, which was never accepted: nothing is written")
-    if not paused:
+    if not paused and not _held_with_the_fleet(task.action, world):
         return False
     world.actions.park(task.action, task.part, task.outgoing().data)
-    return world.actions.paused(task.action)
+    return world.actions.paused(task.action) or _held_with_the_fleet(task.action, world)
+
+
+def _held_with_the_fleet(action: str, world: World) -> bool:
+    """Whether a pause of the fleet holds an action. What takes a rollout back is a person's word, and passes."""
+    if world.pauses.paused() is None:
+        return False
+    asked = world.actions.find(action)
+    if asked is None or not asked.rollout:
+        return True
+    return not world.rollouts.batch(asked.rollout, asked.batch or 0)[1].back
 
 
 def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> RelabelRequest:

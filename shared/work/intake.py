@@ -14,10 +14,11 @@ from shared.domain.labels.releases import Mark
 from shared.domain.names import DRIFT_SWEEP, SITE_ACTION_SUCCESS, SITE_TAGS, UPDATE_LABELS, UPDATE_SITE
 from shared.ledger.actions import deadline
 from shared.ledger.records import RecordUnreadable
-from shared.ledger.releases import Released
+from shared.ledger.releases import InForce, Released
 from shared.ledger.revisions import Revision, UnknownRevision
 from shared.messages import RelabelRequest
 from shared.ports import Refused
+from shared.work.holds import held
 from shared.work.planning import Declarations, Observed, unknown_nodes
 from shared.world import World
 
@@ -133,6 +134,12 @@ def refuse_during_rollout(released: Released, cluster: str, world: World) -> Non
         raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {way.rollout} is on its way in cluster {cluster}: {how}"))
 
 
+def refuse_held(cluster: str, in_force: InForce, world: World, now: datetime) -> None:
+    """Raises Rejected where a freeze or a pause holds changes of labels in a cluster."""
+    if hold := held(cluster, "labels", in_force, world, now):
+        raise Rejected(Refusal(hold.reason, f"cluster {cluster}: {hold.message}"))
+
+
 def batch_of(request: RelabelRequest, action: str, world: World, now: datetime) -> ActionRequest:
     """The action of a rollout's batch, as the rollout recorded it. Raises Rejected for one that it did not record."""
     from shared.ledger.rollouts import UnknownRollout
@@ -199,8 +206,11 @@ def accept(
     if revision.number < committed.number:
         for cluster in clusters:
             refuse_older(request, revision.number, in_force.state(cluster))
-    if request.target_nodes is None and request.name != DRIFT_SWEEP and not request.dry_run:
+    if request.name != DRIFT_SWEEP and not request.dry_run:
         for cluster in clusters:
+            refuse_held(cluster, in_force, world, now)
+            if request.target_nodes is not None:
+                continue
             with contextlib.suppress(RecordUnreadable):  # planning meets that too, and the action ends with the cause
                 refuse_during_rollout(in_force.state(cluster), cluster, world)
     return world.actions.accept(

@@ -13,6 +13,7 @@ from ulid import ULID
 
 from shared.domain.actions import REVISION_REJECTED, ActionOutcome
 from shared.domain.documents.kinds import REST, RolloutSpec, StageSpec, seconds
+from shared.domain.holds import Hold, longest
 from shared.domain.labels.impact import Accepting
 from shared.domain.names import REJECTED, SITE_ACTION_SUCCESS
 from shared.domain.rollouts.decisions import Facts, Stop, Wait, budget, decide
@@ -35,6 +36,7 @@ from shared.ledger.revisions import Revision, UnknownRevision
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import RolloutStep
 from shared.ports import BusError, Cluster, ClusterError, Unavailable
+from shared.work.holds import held
 from shared.work.intake import NO_REVISION, ROLLOUT_RUNNING, Refusal, Rejected
 from shared.work.planning import everything
 from shared.world import World
@@ -257,7 +259,14 @@ def _approved(state: Progress, facts: Facts, stage: str, said: Said) -> Progress
 def facts_of(progress: Progress, world: World, now: datetime) -> Facts:
     """What became of the batches: one read for each that is not known to have ended."""
     open_ = [batch for batch in progress.batches if batch.fact is None]
-    return Facts({batch.action: fact for batch in open_ if (fact := _fact(batch, world, now))})
+    return Facts({batch.action: fact for batch in open_ if (fact := _fact(batch, world, now))}, _held(progress, world, now))
+
+
+def _held(progress: Progress, world: World, now: datetime) -> Hold | None:
+    if progress.phase != "running":
+        return None
+    in_force = world.releases.look()
+    return longest([held(cluster, "labels", in_force, world, now) for cluster in progress.clusters])
 
 
 def _fact(batch: Batch, world: World, now: datetime) -> Fact | None:

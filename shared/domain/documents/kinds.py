@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -15,6 +16,7 @@ from shared.domain.clusters import ClusterMatch as ClusterMatch
 from shared.domain.documents.access import NO_FILES, Access
 from shared.domain.documents.reading import Document, Path, Problem, type_name
 from shared.domain.documents.strict import StrictModel, field_name
+from shared.domain.zones import zone
 
 API_VERSION = "hullmark.dev/v1"
 
@@ -171,6 +173,54 @@ class Limits(HullmarkDocument):
 
     kind: Literal["Limits"]
     spec: LimitsSpec = LimitsSpec()
+
+
+class FreezeSpec(StrictModel):
+    """A time in which nothing changes: actions are refused and rollouts wait, sweeps and events still repair (docs/freezes.md).
+
+    `from` and `until` are RFC 3339 times with an offset, or without one and with a `timeZone`.
+    """
+
+    from_: _Text = Field(alias="from")
+    until: _Text
+    time_zone: str | None = None
+    clusters: ClusterMatch | None = None
+    change: Literal["labels", "versions", "all"] = "all"
+    reason: Annotated[_Text, Field(min_length=1)]
+    allow_forced: bool = False
+
+    @model_validator(mode="after")
+    def _a_span_of_time(self) -> Self:
+        begins, ends = self.span
+        if ends <= begins:
+            raise ValueError("`until` is not after `from`")
+        return self
+
+    @cached_property
+    def span(self) -> tuple[datetime, datetime]:
+        """When it begins and ends, in UTC. Raises ValueError."""
+        return self._moment("from", self.from_), self._moment("until", self.until)
+
+    def _moment(self, field: str, written: str) -> datetime:
+        try:
+            moment = datetime.fromisoformat(written)
+        except ValueError as error:
+            raise ValueError(f"`{field}`: {written[:40]!r} is no RFC 3339 time such as 2026-12-24T18:00:00+01:00") from error
+        if moment.tzinfo is None:
+            if self.time_zone is None:
+                raise ValueError(f"`{field}` has no offset: write one (2026-12-24T18:00:00+01:00), or give `timeZone`")
+            moment = moment.replace(tzinfo=zone(self.time_zone))
+        try:
+            return moment.astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError(f"`{field}`: {written!r} is too far away") from error
+
+
+class Freeze(HullmarkDocument):
+    """See FreezeSpec."""
+
+    kind: Literal["Freeze"]
+    spec: FreezeSpec
 
 
 _SPAN = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
@@ -381,7 +431,7 @@ class PodLabelPolicy(HullmarkDocument):
 
 KINDS: Mapping[str, type[HullmarkDocument]] = {
     model.__name__: model
-    for model in (NodeLabelPolicy, LabelRules, Cluster, GeneratedLabels, LabelAliases, PodLabelPolicy, Limits, Rollout)
+    for model in (NodeLabelPolicy, LabelRules, Cluster, GeneratedLabels, LabelAliases, PodLabelPolicy, Limits, Rollout, Freeze)
 }
 """Hullmark's kinds by name."""
 ONCE = ("LabelRules", "Limits")

@@ -11,6 +11,7 @@ from shared.domain.documents.design import DesignNode, flat
 from shared.domain.documents.kinds import (
     ClusterSpec,
     Expression,
+    FreezeSpec,
     LimitsSpec,
     NodeLabelPolicy,
     NodeMatch,
@@ -128,6 +129,7 @@ class Policies:
         limits: LimitsSpec | None = None,
         on_conflict: OnConflict = "force",
         rollouts: Mapping[str, RolloutSpec] | None = None,
+        freezes: Mapping[str, FreezeSpec] | None = None,
     ) -> None:
         self.all = sorted(policies, key=lambda policy: (-policy.spec.priority, policy.name))
         self.clusters = dict(clusters or {})
@@ -150,6 +152,8 @@ class Policies:
         """What holds for policies that say nothing of conflicts."""
         self.rollouts = dict(rollouts or {})
         """The Rollout documents' specs, by name."""
+        self.freezes = dict(freezes or {})
+        """The Freeze documents' specs, by name."""
         self._merged: dict[tuple[int, ...], DeclaredLabels | tuple[Clash, ...]] = {}
         self._everywhere = _Index(self.all)
         self._index: dict[str, _Index] = {}
@@ -168,6 +172,7 @@ class Policies:
             "limits": self.limits.to_json() if self.limits else None,
             "onConflict": self.on_conflict,
             "rollouts": {name: spec.to_json() for name, spec in self.rollouts.items()},
+            "freezes": {name: spec.to_json() for name, spec in self.freezes.items()},
         }
 
     @classmethod
@@ -184,6 +189,7 @@ class Policies:
             limits=LimitsSpec.model_validate(limits) if (limits := body.get("limits")) is not None else None,
             on_conflict=body.get("onConflict", "force"),
             rollouts={name: RolloutSpec.model_validate(spec) for name, spec in body.get("rollouts", {}).items()},
+            freezes={name: FreezeSpec.model_validate(spec) for name, spec in body.get("freezes", {}).items()},
         )
 
     def reached(self) -> dict[str, Access | Outdated]:

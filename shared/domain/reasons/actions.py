@@ -30,6 +30,11 @@ REQUESTS = Group(
             "single nodes were named, but no action on the whole site has run yet",
             "`hullmark relabel --all`, or adopt a deployed site: `hullmark documents tag N site-action-success`",
         ),
+        "Frozen": Reason(
+            "a Freeze document holds changes in the cluster; the message says until when and why",
+            "wait, or change the document; a dry run, a sweep and a rollout's revert pass",
+        ),
+        "Paused": Reason("somebody paused the whole fleet; the message says who and why", "`hullmark resume`"),
         "NewerReleased": Reason(
             "the request names a revision that is older than what is released to its nodes",
             "name a newer one, or go back with `hullmark documents restore N`",

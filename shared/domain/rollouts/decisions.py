@@ -14,6 +14,7 @@ from decimal import Decimal
 from msgspec import structs
 
 from shared.domain.documents.kinds import REST
+from shared.domain.holds import Hold
 from shared.domain.rollouts.progress import RUNNING, Batch, Fact, Progress, Said, When, given
 
 BATCH = 5000
@@ -28,6 +29,8 @@ class Facts:
     """What is so now. `batches`: by action."""
 
     batches: Mapping[str, Fact] = field(default_factory=dict)
+    held: Hold | None = None
+    """What holds changes back in a cluster of the rollout."""
 
     def of(self, batch: Batch) -> Fact:
         """What became of a batch."""
@@ -85,6 +88,8 @@ def decide(rollout: Progress, facts: Facts, now: datetime) -> Decision:
         case "stopped":
             who = "somebody who decides: `hullmark rollout retry`, `revert` or `abort`"
             return Wait(said.reason, said.message, said.at, who=who)
+    if facts.held:
+        return Wait(facts.held.reason, facts.held.message, facts.held.since, facts.held.until)
     if unplaced := sorted(set(rollout.clusters) - set(rollout.placed)):
         return Wait("PlacesUnresolved", f"the nodes of cluster {unplaced[0]} are being assigned to stages", rollout.started.at)
     if empty := _empty(rollout):

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
+
+from shared.domain.zones import zone as named_zone
 
 DAY = 24 * 3600
 MARGIN = timedelta(minutes=15)
@@ -139,9 +141,9 @@ def _second(text: str, *, local: bool) -> int:
 def read_zone(name: str) -> ZoneInfo:
     """An IANA time zone such as `Europe/Berlin`. Raises InvalidWindow."""
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidWindow(f"{name!r} is no IANA time zone such as Europe/Berlin") from error
+        return named_zone(name)
+    except ValueError as error:
+        raise InvalidWindow(str(error)) from error
 
 
 def check_duration(window: Window) -> str | None:
