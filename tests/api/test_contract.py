@@ -43,6 +43,8 @@ CALLS = {
     "/v1.0/rollouts": {"get", "post"},
     "/v1.0/rollouts/{rollout}": {"get"},
     "/v1.0/rollouts/{rollout}/control/{verb}": {"post"},
+    "/v1.0/pause": {"get", "put"},
+    "/v1.0/freezes": {"get"},
     "/v1.0/tasks": {"get", "post"},
     "/v1.0/tasks/{task}": {"get"},
     "/v1.0/nodefilter": {"post"},

@@ -15,6 +15,8 @@ REQUESTS = Group(
         "shared/work/rollouts.py",
         "shared/work/comparison.py",
         "shared/work/nodes.py",
+        "shared/work/holds.py",
+        "shared/domain/holds.py",
         "shared/world.py",
         "shared/ports.py",
         "local/",
