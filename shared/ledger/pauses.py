@@ -2,17 +2,20 @@
 
 pauses/<n>.json      the n-th word, `pause` or `resume`; n has no gaps
 pause-heads/<n>      a hint that it was said
+
+A word that can't be read counts as a pause: what somebody stopped must not go on because a record is torn. `resume` is a new word, and
+heals that.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from shared.domain.actions import Record
 from shared.ledger.actions import WrongState
-from shared.ledger.chains import Chain
-from shared.ledger.records import read_as
+from shared.ledger.chains import Chain, Link
+from shared.ledger.records import RecordUnreadable, read_as
 from shared.ports import ObjectStore
 
 Verb = Literal["pause", "resume"]
@@ -35,16 +38,21 @@ class Pauses:
         self._known: tuple[int, Word | None] = (0, None)
 
     def newest(self) -> Word | None:
-        """The last word; None before the first. One read of an object that is not there. Raises RecordUnreadable."""
-        return self._newest()[1]
+        """The last word; None before the first. One read of an object that is not there."""
+        try:
+            return self._newest()[1]
+        except RecordUnreadable as gone:
+            return _unreadable(gone)
 
     def paused(self) -> Word | None:
-        """The word that paused the fleet, where nobody resumed it since. Raises RecordUnreadable."""
+        """The word that paused the fleet, where nobody resumed it since."""
         word = self.newest()
         return word if word and word.verb == "pause" else None
 
     def say(self, verb: Verb, by: str, now: datetime, reason: str = "") -> Word:
-        """Pause or resume the fleet. Raises WrongState where it is so already, or somebody else said so at this moment."""
+        """Pause or resume the fleet. Raises WrongState where it is so already, or somebody else said so at this moment, and
+        RecordUnreadable where the last word is gone.
+        """
         k, last = self._newest()
         if (last.verb if last else "resume") == verb:
             since = f" by {last.by} since {last.at:%Y-%m-%d %H:%M} UTC: {last.reason}" if last and verb == "pause" else ""
@@ -57,5 +65,15 @@ class Pauses:
     def _newest(self) -> tuple[int, Word | None]:
         link = self._chain.newer(self._known[0])
         if link.k:
-            self._known = link.k, read_as(self._chain.key(link.k), link.body, Word.model_validate_json)
+            self._known = link.k, self._word(link)
         return self._known
+
+    def _word(self, link: Link) -> Word:
+        try:
+            return read_as(self._chain.key(link.k), link.body, Word.model_validate_json)
+        except RecordUnreadable as torn:
+            return _unreadable(torn)
+
+
+def _unreadable(torn: RecordUnreadable) -> Word:
+    return Word(verb="pause", by="unknown", at=datetime.fromtimestamp(0, UTC), reason=str(torn))

@@ -49,7 +49,7 @@ class FreezeList(BaseModel):
 
 
 def paused(world: World) -> Hold | None:
-    """The pause of the whole fleet. Raises RecordUnreadable."""
+    """The pause of the whole fleet."""
     word = world.pauses.paused()
     if word is None:
         return None

@@ -28,6 +28,7 @@ from shared.ledger.acceptances import Accepted
 from shared.messages import DeadlineCheck, NodeChanged, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
 from shared.work.control import control
+from shared.work.holds import pause, resume
 from shared.work.intake import accept
 from tests.api.conftest import FrontDoor
 from tests.stories.fleet import a_policy
@@ -72,6 +73,8 @@ PATTERNS = {
     "release head": r"release-heads/[^/]+/\d{6}",
     "releases began": r"upgrades/releases",
     "override": r"overrides/ID\.json",
+    "pause": r"pauses/\d{6}\.json",
+    "pause head": r"pause-heads/\d{6}",
     "quiet": r"quiet-sweeps/[^/]+/ID",
     "node": r"clusters/[^/]+/nodes/[^/]+/\d{10}\.json",
     "seal": r"clusters/[^/]+/sealed/[^/]+/\d{10}",
@@ -121,6 +124,8 @@ def written() -> dict[str, bytes]:
         change = change_of("changed", "default", fleet.node("n1"))
         fleet.cloud.publish(NodeChanged.TOPIC, [NodeChanged.model_validate(change.model_dump()).outgoing()])
         fleet.cloud.drain()
+    pause("wait", "an operator", fleet.world, fleet.now)
+    resume("an operator", fleet.world, fleet.now)
     fleet.cloud.publish(VersionCheck.TOPIC, [VersionCheck(clusters=["garden/s"], force_window=True).outgoing()])
     fleet.cloud.drain()
     for _ in range(2):
@@ -212,6 +217,7 @@ class Row:
 
 UNDAMAGED = {ENDED: "success", RUNNING: "success", STOPPED: "expired", PLANNED: "success", ACCEPTED: "expired", FRESH: "success"}
 SAYS_FAILURE, SAYS_PARTLY = "failure says", "partial_success says"
+HELD = {RUNNING: "expired", PLANNED: "expired", FRESH: None}
 TABLE = (
     Row("request", ACCEPTED, torn={ACCEPTED: SAYS_FAILURE}, missing={ACCEPTED: None}),
     Row("request", RUNNING),  # its parts end it as planned; it is shown by a stand-in
@@ -269,6 +275,9 @@ TABLE = (
     Row("release head"),
     Row("releases began"),
     Row("override"),
+    Row("pause", "000001"),
+    Row("pause", "000002", torn=HELD, missing=HELD),  # it counts as a pause
+    Row("pause head"),
     Row("quiet"),
     Row("node", torn={RUNNING: SAYS_PARTLY, PLANNED: SAYS_FAILURE, FRESH: SAYS_FAILURE}),
     Row("seal"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shared.ledger.actions import WrongState
+from shared.ledger.pauses import Pauses
 from shared.messages import NodeApply, NodeChanged, Outgoing, RelabelRequest
 from shared.work.control import control
 from shared.work.holds import PauseStatus, freezes, pause, resume, status
@@ -190,3 +191,14 @@ def test_a_part_of_nobodys_action_is_held_too(fleet: Fleet) -> None:
     fleet.cloud.publish(NodeApply.TOPIC, [NodeApply.model_validate({"revision": 1, "nodes": [task]}).outgoing()])
     fleet.cloud.drain()
     assert fleet.labels("n1")["rack"] == "r1"
+
+
+def test_a_word_that_can_not_be_read_counts_as_a_pause_until_somebody_resumes(fleet: Fleet) -> None:
+    pause("wait", "ada", fleet.world, fleet.now)
+    resume("ada", fleet.world, fleet.now)
+    fleet.world.store.delete("pauses/000002.json")
+    fleet.world.store.create("pauses/000002.json", b"{torn")
+    fleet.world.pauses = Pauses(fleet.world.store)
+    assert "pauses/000002.json in the store can't be read" in refused(fleet, target_nodes=["n1"])
+    assert not resume("ada", fleet.world, fleet.now).paused
+    assert fleet.ended(fleet.relabels("n1")).result == "success"
