@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -11,7 +10,6 @@ from pydantic import BaseModel
 
 from shared.domain.holds import Change, Hold, frozen, longest
 from shared.ledger.actions import WrongState
-from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
 from shared.work.control import go_on
