@@ -63,16 +63,20 @@ def handle(request: RelabelRequest, action: str, world: World, now: datetime, *,
     as it does where one of its records can't be read. The cluster has to answer before the function would be cut off.
     """
     world = world.within(world.time_left())
-    if request.name == DRIFT_SWEEP and not request.dry_run and not world.actions.begun(action) and world.pauses.paused():
-        return "held: the fleet is paused"
     try:
-        return fan_out(request, action, world) or carry_on(request, action, world, now, last=last)
+        return fan_out(request, action, world) or held_with_the_fleet(request, action, world) or carry_on(request, action, world, now, last=last)
     except RecordUnreadable as torn:
         if not world.actions.begun(action):
             raise Rejected(Refusal(torn.reason, str(torn))) from torn
         world.actions.end_unreadable(action, torn, now)
         world.bus.publish(PartResult.TOPIC, [PartResult(action=action).outgoing()])  # so that its end is announced
         return "unreadable"
+
+
+def held_with_the_fleet(request: RelabelRequest, action: str, world: World) -> str:
+    """The clock's sweep of a fleet that is paused is no action, and nobody is told. Empty for all others."""
+    held = request.name == DRIFT_SWEEP and not request.dry_run and world.pauses.paused() and not world.actions.begun(action)
+    return "held: the fleet is paused" if held else ""
 
 
 def carry_on(request: RelabelRequest, action: str, world: World, now: datetime, *, last: bool) -> str:

@@ -34,6 +34,7 @@ class Pauses:
     """The words in one store."""
 
     def __init__(self, store: ObjectStore) -> None:
+        self._store = store
         self._chain = Chain(store, "pauses/", "pause-heads/")
         self._known: tuple[int, Word | None] = (0, None)
 
@@ -63,6 +64,8 @@ class Pauses:
         return word
 
     def _newest(self) -> tuple[int, Word | None]:
+        if not self._known[0] and self._store.get(self._chain.key(1)) is None:
+            return self._known  # most fleets were never paused: one read, and no listing
         link = self._chain.newer(self._known[0])
         if link.k:
             self._known = link.k, self._word(link)
