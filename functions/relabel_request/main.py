@@ -64,7 +64,11 @@ def handle(request: RelabelRequest, action: str, world: World, now: datetime, *,
     """
     world = world.within(world.time_left())
     try:
-        return fan_out(request, action, world) or held_with_the_fleet(request, action, world) or carry_on(request, action, world, now, last=last)
+        return (
+            fan_out(request, action, world)
+            or held_with_the_fleet(request, action, world)
+            or carry_on(request, action, world, now, last=last)
+        )
     except RecordUnreadable as torn:
         if not world.actions.begun(action):
             raise Rejected(Refusal(torn.reason, str(torn))) from torn

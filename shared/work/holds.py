@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from shared.domain.holds import Change, Hold, frozen, longest
 from shared.ledger.actions import WrongState
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
 from shared.work.control import go_on
@@ -57,9 +59,10 @@ def paused(world: World) -> Hold | None:
 
 def held(cluster: str, change: Change, in_force: InForce, world: World, now: datetime) -> Hold | None:
     """What holds a change in a cluster back: of the freezes of the newest and of the released revision the stricter, and a pause."""
-    return longest(
-        [paused(world), *(_frozen(revision, cluster, change, now) for revision in (in_force.committed, in_force.holding(cluster)))]
-    )
+    committed = _frozen(in_force.committed, cluster, change, now)
+    with suppress(RecordUnreadable):  # whoever plans meets that too, and ends with the cause
+        return longest([paused(world), committed, _frozen(in_force.holding(cluster), cluster, change, now)])
+    return longest([paused(world), committed])
 
 
 def _frozen(revision: Revision | None, cluster: str, change: Change, now: datetime) -> Hold | None:
