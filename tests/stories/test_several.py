@@ -16,6 +16,7 @@ from shared.domain.actions import children_of
 from shared.domain.labels import impact
 from shared.domain.labels.impact import Accepting
 from shared.ledger.actions import WrongState
+from shared.ledger.releases import Releases
 from shared.messages import RelabelRequest
 from shared.work.control import control, retried
 from tests.stories.clusters import LABELS, Clusters, a_cluster
@@ -489,3 +490,25 @@ def test_a_sweep_of_several_clusters_that_changed_nothing_is_kept_whole(site: Cl
         assert site.ended(sweep_).counts == {"unchanged": 3}
         assert len(site.children(sweep_)) == 3
     assert site.world.store.keys("quiet-sweeps/") == []
+
+
+def test_a_head_that_can_not_be_read_stops_its_cluster_and_no_other_until_it_is_restored(site: Clusters) -> None:
+    site.relabels(clusters=EVERY)
+    key = f"releases/east/{site.world.releases.head('east').k:06}.json"
+    kept = site.world.store.get(key)
+    assert kept is not None
+    site.world.store.delete(key)
+    site.world.store.create(key, kept[: len(kept) // 2])
+    site.world.releases = Releases(site.world.store, site.world.revisions)
+    site.declares_rack("r2")
+
+    action = site.relabels(clusters=EVERY)
+    assert site.racks() == {"east": "r1 r1", "north": "r2 r2", "west": "r2 r2"}
+    told = {name: (child.result, child.reason) for name, child in site.children(action).items()}
+    assert told == {"east": ("failure", "RecordUnreadable"), "north": ("success", ""), "west": ("success", "")}
+    assert key in site.children(action)["east"].message
+
+    site.world.store.delete(key)
+    site.world.store.create(key, kept)
+    again = site.relabels(clusters=["east"])
+    assert (site.ended(again).result, site.racks()["east"]) == ("success", "r2 r2")
