@@ -17,7 +17,7 @@ from shared.domain.labels.selection import FilterEntry, NodeFilter
 from shared.domain.outcomes import Outcome
 from shared.ledger.actions import Seen
 from shared.ledger.releases import Newest
-from shared.messages import DeadlineCheck, NodeApply, NodeChanged, NodeTask, Outgoing, PartResult, RelabelRequest
+from shared.messages import NodeApply, NodeChanged, NodeTask, Outgoing, PartResult, RelabelRequest
 from shared.ports import Refused, StoreError
 from shared.work.control import control, retried
 from shared.work.intake import Rejected, accept
@@ -124,6 +124,19 @@ def test_a_record_that_an_earlier_version_kept_is_read() -> None:
 # --- what waits, what is stopped, what a person sets
 
 
+def works_it_off_without(fleet: Fleet, lost: str) -> None:
+    """Everything that waits is worked off, and what is published on this topic meanwhile is lost."""
+    publish = fleet.cloud.publish
+
+    def loses(topic: str, messages: Sequence[Outgoing]) -> None:
+        if topic != lost:
+            publish(topic, messages)
+
+    fleet.world.bus.publish = loses  # type: ignore[method-assign]
+    fleet.cloud.drain()
+    fleet.world.bus.publish = publish  # type: ignore[method-assign]
+
+
 def sweeps(fleet: Fleet) -> str:
     action = fleet.sends(name="drift_sweep")
     fleet.cloud.drain()
@@ -215,18 +228,8 @@ def test_a_sweep_does_not_finish_what_a_person_stopped(held: Fleet, whole: bool)
 def test_a_sweep_does_not_finish_what_expired(held: Fleet) -> None:
     sweeps(held)
     action = held.sends(name="update_site")
-    publish = held.cloud.publish
-
-    def loses_parts(topic: str, messages: Sequence[Outgoing]) -> None:
-        if topic != NodeApply.TOPIC:
-            publish(topic, messages)
-
-    held.world.bus.publish = loses_parts  # type: ignore[method-assign]
-    held.cloud.drain()
-    held.world.bus.publish = publish  # type: ignore[method-assign]
-    held.now += timedelta(hours=2)
-    publish(DeadlineCheck.TOPIC, [DeadlineCheck().outgoing()])
-    held.cloud.drain()
+    works_it_off_without(held, NodeApply.TOPIC)
+    expires(held)
     assert held.ended(action).result == "expired"
     sweeps(held)
     assert held.labels("n1") == {"rack": "r1"}
@@ -477,15 +480,7 @@ def test_what_an_action_left_on_nodes_of_which_nobody_heard_stays_where_nothing_
     fleet.declares({"n1": {"rack": "r1"}}, adopted=False)
     fleet.has_nodes(n1={})
     action = fleet.sends(name="update_site")
-    publish = fleet.cloud.publish
-
-    def loses_results(topic: str, messages: Sequence[Outgoing]) -> None:
-        if topic != PartResult.TOPIC:
-            publish(topic, messages)
-
-    fleet.world.bus.publish = loses_results  # type: ignore[method-assign]
-    fleet.cloud.drain()
-    fleet.world.bus.publish = publish  # type: ignore[method-assign]
+    works_it_off_without(fleet, PartResult.TOPIC)
     expires(fleet)
     assert fleet.ended(action).result == "expired"
     assert not fleet.world.releases.head("default").mark("n1").released

@@ -77,9 +77,7 @@ def test_a_message_that_goes_on_twice_ends_the_same(slow: Fleet) -> None:
     assert slow.ended(action) == before
 
 
-def test_an_action_that_is_stopped_meanwhile_keeps_what_was_done(slow: Fleet) -> None:
-    action = slow.sends(name="update_site")
-
+def stops_at_the_first_write(slow: Fleet, action: str) -> None:
     timed = slow.cluster.before
 
     def stops(call: str, node: str) -> None:
@@ -88,6 +86,11 @@ def test_an_action_that_is_stopped_meanwhile_keeps_what_was_done(slow: Fleet) ->
             slow.world.actions.control(action, "stop", "an operator", START)
 
     slow.cluster.before = stops
+
+
+def test_an_action_that_is_stopped_meanwhile_keeps_what_was_done(slow: Fleet) -> None:
+    action = slow.sends(name="update_site")
+    stops_at_the_first_write(slow, action)
     slow.cloud.drain()
     assert slow.ended(action).counts == {"changed": 3, "stopped": 5}
 
@@ -95,14 +98,7 @@ def test_an_action_that_is_stopped_meanwhile_keeps_what_was_done(slow: Fleet) ->
 def test_the_nodes_that_a_stopped_action_had_reached_keep_its_release_and_the_others_do_not(slow: Fleet) -> None:
     newer = slow.commits(a_policy("all", {"matchLabels": {"zone": "a"}}, {"rack": "r2"}), adopted=False)
     action = slow.sends(name="update_site")
-    timed = slow.cluster.before
-
-    def stops(call: str, node: str) -> None:
-        timed(call, node)
-        if call == WRITES and not slow.world.actions.stopped(action):
-            slow.world.actions.control(action, "stop", "an operator", START)
-
-    slow.cluster.before = stops
+    stops_at_the_first_write(slow, action)
     slow.cloud.drain()
     reached = {told.subject for told in slow.ended(action).outcomes if told.outcome == "changed"}
     released = slow.world.releases.head("default")
