@@ -27,9 +27,9 @@ def cloud(kube: KubeApiserver, real_fleet: RealNodes) -> Iterator[Cloud]:
     wiring.install(None)
 
 
-def relabel(cloud: Cloud) -> str:
+def relabel(cloud: Cloud, **accepting: int) -> str:
     action = "01ARZ3NDEKTSV4RRFFQ69G5FAV"[:-3] + f"{len(cloud.world.actions.ids()):03}"
-    cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site").outgoing()])
+    cloud.publish(RelabelRequest.TOPIC, [RelabelRequest(action=action, name="update_site", **accepting).outgoing()])
     cloud.drain()
     return action
 
@@ -62,5 +62,5 @@ def test_a_real_site_relabels_real_nodes_and_leaves_every_foreign_label_alone(cl
 
     cloud.world.revisions.remove("site", "an operator", cloud.world.clock())
     cloud.world.revisions.commit("an operator", cloud.world.clock())
-    relabel(cloud)
+    relabel(cloud, accept_removals=len(labelled))
     assert all(dict(node.labels) == foreign for node in cluster.nodes())

@@ -30,7 +30,7 @@ def stepped_clock() -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds(_file))
 
 
-if _target := os.environ.get("FUNCTION_TARGET", ""):
+if CLOCKS in os.environ and (_target := os.environ.get("FUNCTION_TARGET", "")):
     _file = Path(os.environ[CLOCKS]) / _target
     wiring.clock_from = lambda settings: stepped_clock
     globals()[_target] = getattr(importlib.import_module(f"functions.{load().steps[_target].folder}.main"), _target)
