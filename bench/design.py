@@ -127,6 +127,10 @@ class Live:
         """Nothing here is pruned."""
         raise NotImplementedError
 
+    def update_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
+        """Nothing here is given back."""
+        raise NotImplementedError
+
     def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """One after the other: it is not the cluster that is measured."""
         return [work(item) for item in items]

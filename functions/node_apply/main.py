@@ -128,7 +128,7 @@ def as_released(task: NodeApply, world: World) -> NodeApply:
     from shared.work.planning import renewed  # a rare path: the policies' models need not be imported for the others
 
     anew = renewed([node.name for node in outdated], task.cluster, world, in_force)
-    nodes = [anew.get(node.name, node) for node in task.nodes]
+    nodes = [anew[node.name].model_copy(update={"give_back": node.give_back}) if node.name in anew else node for node in task.nodes]
     return task.model_copy(update={"nodes": nodes, "release": 0})
 
 
@@ -185,14 +185,34 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
         if live and live.uid == task.uid and (how := beyond_plan(task, live, cluster.owner)):
             return _outcome(task, "failed", STALE_PLAN, f"{how}: the node changed after the plan was judged, and is left as it is")
     applied, removed = Applied(None), dict[str, Before]()
+    given = _give_back(task, cluster.node(task.name), cluster) if task.give_back else {}
     if not task.aliases_only:
         applied = _apply_declared(task, cluster)
         if applied.node is None:
             return _outcome(task, "failed", "Conflict", applied.conflict)
+        given |= _give_back(task, applied.node, cluster)  # a value that was the same before changed no holder, and went with our key
         removed = _prune(task, applied.node, cluster) if task.prune == "all" else {}
     if task.aliases is not None:
         cluster.apply_labels(task.name, task.uid, task.aliases, manager=cluster.owner.aliases)
-    return _after_writing(task, applied, removed)
+    return _after_writing(task, applied, removed, given)
+
+
+def _give_back(task: NodeTask, live: Node | None, cluster: Cluster) -> dict[str, str]:
+    """Write values back that were taken from other managers, where nothing declares them now and nobody else has set them since; which.
+    Before our key goes, so that the node is not without it, and under a manager of their own, whose keys our Apply leaves alone.
+    """
+    if live is None or live.uid != task.uid:
+        raise NodeGone(task.name)
+    wanted = {key: value for key, value in task.give_back.items() if key not in task.labels and key not in (task.aliases or {})}
+    due = {key: value for key, value in wanted.items() if key not in live.labels or live.owners.get(key) == (cluster.owner.name,)}
+    if due and task.prune == "all":
+        from shared.domain.labels.policies import prunable  # only where a document asks for it
+
+        gone = prunable(due, (), task.keep, {}, cluster.owner)
+        due = {key: value for key, value in due.items() if key not in gone}
+    if due:
+        cluster.update_labels(task.name, due, resource_version=live.resource_version, manager=cluster.owner.reverts)
+    return due
 
 
 class Applied(NamedTuple):
@@ -245,16 +265,20 @@ def _prune(task: NodeTask, node: Node, cluster: Cluster) -> dict[str, Before]:
     return {key: Before(value=node.labels[key], holders=list(node.owners.get(key, ()))) for key in keys}
 
 
-def _after_writing(task: NodeTask, applied: Applied, removed: dict[str, Before]) -> Outcome:
+def _after_writing(task: NodeTask, applied: Applied, removed: dict[str, Before], given: Mapping[str, str]) -> Outcome:
     planned = task.changes or Changes()
     set_ = {key: value for key, value in planned.set.items() if key not in applied.left}
     set_ |= {key: task.labels[key] for key in applied.taken}
-    remove = sorted({*planned.remove, *removed})
+    set_ |= given
+    remove = sorted({*planned.remove, *removed} - given.keys())
     done = Changes(set=set_, remove=remove, from_={**removed, **planned.taken([*set_, *remove]), **applied.taken})
     replaced = (f"{key} was {was.value!r} by {', '.join(was.holders)}" for key, was in applied.taken.items())
+    back = (f"{key} is {value!r} again, as before the rollout" for key, value in sorted(given.items()))
     note = "; ".join(filter(None, (task.note, *replaced)))
+    reason = task.reason or ("Drift" if note else "")
+    note = "; ".join(filter(None, (note, *back)))
     if not applied.conflict:
-        return _outcome(task, "changed", task.reason or ("Drift" if note else ""), note, changes=done)
+        return _outcome(task, "changed", reason, note, changes=done)
     kind: OutcomeKind = "changed" if done.set or done.remove else "skipped"
     return _outcome(task, kind, "Conflict", "; ".join(filter(None, (applied.conflict, note))), changes=done)
 

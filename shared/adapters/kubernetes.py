@@ -113,11 +113,16 @@ class Kubernetes(KubernetesPods):
             raise _meaning(rejected, name) from rejected
 
     def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
-        body = {"metadata": {"resourceVersion": resource_version, "labels": dict.fromkeys(keys)}}
-        if not keys:
-            body["metadata"].pop("labels")
+        return self._merge(name, dict.fromkeys(keys), resource_version, manager or self.owner.name)
+
+    def update_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
+        return self._merge(name, labels, resource_version, manager)
+
+    def _merge(self, name: str, labels: Mapping[str, str | None], resource_version: str, manager: str) -> Node:
+        """One merge patch; a label of None goes. An empty map would itself be a thing to own."""
+        body = {"metadata": {"resourceVersion": resource_version, **({"labels": labels} if labels else {})}}
         try:
-            return self._patch(name, _query(manager or self.owner.name), body, _MERGE)
+            return self._patch(name, _query(manager), body, _MERGE)
         except StatusError as rejected:
             raise _meaning(rejected, name) from rejected
 

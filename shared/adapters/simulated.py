@@ -133,13 +133,20 @@ class Simulated:
 
     def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         self.before("remove_labels", name)
+        return self._merge(name, dict.fromkeys(keys), resource_version, manager or self.owner.name)
 
-        def removed(version: int, state: _State) -> _State:
+    def update_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
+        self.before("update_labels", name)
+        _check(labels, manager)
+        return self._merge(name, labels, resource_version, manager)
+
+    def _merge(self, name: str, labels: Mapping[str, str | None], resource_version: str, manager: str) -> Node:
+        def merged(version: int, state: _State) -> _State:
             if str(version) != resource_version:
                 raise Stale(f"node {name!r} changed since it was read")
-            return _update(state, manager or self.owner.name, dict.fromkeys(keys))
+            return _update(state, manager, labels)
 
-        return self._change(name, removed)
+        return self._change(name, merged)
 
     def spread(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [work(item) for item in items]

@@ -31,6 +31,11 @@ class Owner:
         return self.name + ALIASES
 
     @property
+    def reverts(self) -> str:
+        """Under which values are given back that a rollout took from other managers; not one of ours: they are others' values."""
+        return self.name + "-revert"
+
+    @property
     def pods(self) -> str:
         """Under which topology is put on pods that were bound already."""
         return self.name + "-pods"

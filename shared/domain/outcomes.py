@@ -103,6 +103,8 @@ class NodeTask(BaseModel):
     """The revision that the set is of; None in messages of an earlier version, where the message's counts."""
     override: str = ""
     """The override that the set is of, in place of the revision's."""
+    give_back: dict[str, str] = {}
+    """Values that a rollout took from other managers, to be written back where nothing declares their keys any more."""
     planned: list[KeyChange] | None = None
     """What may change and nothing else, where the action is bound to a plan."""
     settled: Outcome | None = None

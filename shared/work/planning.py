@@ -23,9 +23,11 @@ from shared.domain.labels.tally import Tally
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.nodes import Node, Owner
 from shared.domain.outcomes import NOT_RELEASED, RELEASED_SINCE, NodeTask, Outcome
+from shared.domain.rollouts.progress import Batch, Progress
 from shared.ledger.declared import Declared
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
+from shared.work.takeovers import taken_over
 from shared.world import World
 
 T = TypeVar("T")
@@ -287,6 +289,7 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
     planned = Planned(basis.revision, basis.released.k)
     if only is not None:
         planned.tasks = [_bound(task, request.plan) for task in tasks_for(only, basis)]
+        _give_back(planned, basis, batch, world)
         return planned
     tally = Tally(request.cluster)
     if request.plan is not None:
@@ -300,12 +303,23 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
         planned.add(name, decided)
         tally.add(name, decided)
     if batch:
+        _give_back(planned, basis, batch, world)
         planned.impact = tally.impact(sum(batch[0].placed[request.cluster]), whole=False)
     if request.target_nodes is None:
         every = request.node_filter is None
         overrides = sum(bool(entry.override) for entry in basis.released.names().values()) if asked and every else 0
         planned.impact = tally.impact(counted.count, whole=every, overrides=overrides)
     return planned
+
+
+def _give_back(planned: Planned, basis: Basis, batch: tuple[Progress, Batch] | None, world: World) -> None:
+    """Where a rollout is taken back, have its nodes get the values again that it took from other managers, those in sync by now too."""
+    if batch is None or not batch[1].back:
+        return
+    values = taken_over(*batch, world)
+    planned.tasks += tasks_for([name for name in planned.unchanged if name in values], basis)
+    planned.unchanged = [name for name in planned.unchanged if name not in values]
+    planned.tasks = [task.model_copy(update={"give_back": values.get(task.name, {})}) for task in planned.tasks]
 
 
 def _stay_within(plan: BoundPlan, request: ActionRequest, planned: Planned, basis: Basis, tally: Tally) -> None:

@@ -123,11 +123,12 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
         clusters={cluster: released.k for cluster, released in clusters.items()},
         accepted=accept.accepting(),
     )
-    for other in _unfinished(clusters, world, skip_unreadable=supersede):
+    others = _unfinished(clusters, world, skip_unreadable=supersede)
+    for other in others:
         if not supersede:
             raise Rejected(_running(other))
         _supersede(other, progress.id, by, world, now)
-    world.rollouts.start(progress)
+    world.rollouts.start(structs.replace(progress, replaces=[other.id for other in others]))
     for cluster, released in clusters.items():
         world.releases.begin_rollout(cluster, progress.id, revision.number, since=released.k, by=by, at=now)
     _refuse_if_overtaken(progress, by, world, now)

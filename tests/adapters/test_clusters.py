@@ -268,6 +268,28 @@ def test_remove_labels_on_a_recreated_node_is_stale_and_on_an_absent_one_gone(wo
     assert world.labels("n1") == {"zone": "a"}
 
 
+def test_a_value_that_is_written_back_under_another_manager_outlives_our_apply_without_it(world: World) -> None:
+    uid = world.others.create("n1", {"zone": "a", "pool": "x"})
+    mine = world.cluster.apply_labels("n1", uid, {"zone": "b", "rack": "r1"})
+
+    world.cluster.update_labels("n1", {"zone": "a"}, resource_version=mine.resource_version, manager="hullmark-revert")
+    after = world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+
+    assert after.labels == {"zone": "a", "pool": "x", "rack": "r1"}
+    assert after.owners == {"zone": ("hullmark-revert",), "pool": ("kubelet",), "rack": ("hullmark",)}
+    with pytest.raises(Stale):
+        world.cluster.update_labels("n1", {"zone": "c"}, resource_version=mine.resource_version, manager="hullmark-revert")
+
+
+def test_a_value_that_is_there_already_changes_no_holder_when_it_is_written_back(world: World) -> None:
+    uid = world.others.create("n1", {})
+    mine = world.cluster.apply_labels("n1", uid, {"zone": "a"})
+
+    world.cluster.update_labels("n1", {"zone": "a"}, resource_version=mine.resource_version, manager="hullmark-revert")
+
+    assert world.cluster.apply_labels("n1", uid, {}).labels == {}
+
+
 def test_remove_labels_of_no_keys_keeps_every_label(world: World) -> None:
     world.others.create("n1", {"zone": "a"})
     seen = world.cluster.node("n1")

@@ -115,6 +115,8 @@ class Progress(msgspec.Struct, frozen=True):
     retried: int = 0
     """Of so many batches, those that failed are tried again."""
     retried_at: datetime | None = None
+    replaces: list[str] = []
+    """The unfinished rollouts whose place it took."""
     accepted: dict[str, int] = {}
     """On how many nodes of a cluster somebody accepts what goes beyond the limits, by the names that requests have for it."""
 
