@@ -127,7 +127,7 @@ class Live:
         """Nothing here is pruned."""
         raise NotImplementedError
 
-    def update_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
+    def patch_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
         """Nothing here is given back."""
         raise NotImplementedError
 

@@ -118,7 +118,7 @@ class Cluster(Protocol):
         """One merge patch of nulls for `keys`, whoever owns them. Raises NodeGone and Stale."""
         ...
 
-    def update_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
+    def patch_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
         """One merge patch that sets these labels under `manager`, whoever holds them: it alone holds those whose value changes. Raises
         NodeGone and Stale.
         """

@@ -211,7 +211,7 @@ def _give_back(task: NodeTask, live: Node | None, cluster: Cluster) -> dict[str,
         gone = prunable(due, (), task.keep, {}, cluster.owner)
         due = {key: value for key, value in due.items() if key not in gone}
     if due:
-        cluster.update_labels(task.name, due, resource_version=live.resource_version, manager=cluster.owner.reverts)
+        cluster.patch_labels(task.name, due, resource_version=live.resource_version, manager=cluster.owner.reverts)
     return due
 
 

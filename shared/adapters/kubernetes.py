@@ -115,7 +115,7 @@ class Kubernetes(KubernetesPods):
     def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         return self._merge(name, dict.fromkeys(keys), resource_version, manager or self.owner.name)
 
-    def update_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
+    def patch_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
         return self._merge(name, labels, resource_version, manager)
 
     def _merge(self, name: str, labels: Mapping[str, str | None], resource_version: str, manager: str) -> Node:

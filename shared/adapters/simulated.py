@@ -135,8 +135,8 @@ class Simulated:
         self.before("remove_labels", name)
         return self._merge(name, dict.fromkeys(keys), resource_version, manager or self.owner.name)
 
-    def update_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
-        self.before("update_labels", name)
+    def patch_labels(self, name: str, labels: Mapping[str, str], *, resource_version: str, manager: str) -> Node:
+        self.before("patch_labels", name)
         _check(labels, manager)
         return self._merge(name, labels, resource_version, manager)
 

@@ -272,20 +272,20 @@ def test_a_value_that_is_written_back_under_another_manager_outlives_our_apply_w
     uid = world.others.create("n1", {"zone": "a", "pool": "x"})
     mine = world.cluster.apply_labels("n1", uid, {"zone": "b", "rack": "r1"})
 
-    world.cluster.update_labels("n1", {"zone": "a"}, resource_version=mine.resource_version, manager="hullmark-revert")
+    world.cluster.patch_labels("n1", {"zone": "a"}, resource_version=mine.resource_version, manager="hullmark-revert")
     after = world.cluster.apply_labels("n1", uid, {"rack": "r1"})
 
     assert after.labels == {"zone": "a", "pool": "x", "rack": "r1"}
     assert after.owners == {"zone": ("hullmark-revert",), "pool": ("kubelet",), "rack": ("hullmark",)}
     with pytest.raises(Stale):
-        world.cluster.update_labels("n1", {"zone": "c"}, resource_version=mine.resource_version, manager="hullmark-revert")
+        world.cluster.patch_labels("n1", {"zone": "c"}, resource_version=mine.resource_version, manager="hullmark-revert")
 
 
 def test_a_value_that_is_there_already_changes_no_holder_when_it_is_written_back(world: World) -> None:
     uid = world.others.create("n1", {})
     mine = world.cluster.apply_labels("n1", uid, {"zone": "a"})
 
-    world.cluster.update_labels("n1", {"zone": "a"}, resource_version=mine.resource_version, manager="hullmark-revert")
+    world.cluster.patch_labels("n1", {"zone": "a"}, resource_version=mine.resource_version, manager="hullmark-revert")
 
     assert world.cluster.apply_labels("n1", uid, {}).labels == {}
 

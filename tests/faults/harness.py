@@ -40,10 +40,10 @@ SECOND = "01KAJ0000000000000000000B2"
 OUTSIDE = {
     "store": frozenset({"create", "get", "keys", "folders", "delete"}),
     "bus": frozenset({"publish"}),
-    "cluster": frozenset({"server_version", "nodes", "node", "apply_labels", "remove_labels", "update_labels"}),
+    "cluster": frozenset({"server_version", "nodes", "node", "apply_labels", "remove_labels", "patch_labels"}),
     "fleet": frozenset({"clusters", "cluster", "profiles", "apply"}),
 }
-WRITES = frozenset({"create", "delete", "publish", "apply_labels", "remove_labels", "update_labels", "apply"})
+WRITES = frozenset({"create", "delete", "publish", "apply_labels", "remove_labels", "patch_labels", "apply"})
 LISTINGS = frozenset({"keys", "folders"})
 
 
