@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from shared.domain.actions import ActionRequest, lost_record
 from shared.domain.documents.access import Access, Outdated
@@ -23,12 +23,13 @@ from shared.domain.labels.tally import Tally
 from shared.domain.names import DRIFT_SWEEP
 from shared.domain.nodes import Node, Owner
 from shared.domain.outcomes import NOT_RELEASED, RELEASED_SINCE, NodeTask, Outcome
-from shared.domain.rollouts.progress import Batch, Progress
 from shared.ledger.declared import Declared
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
-from shared.work.takeovers import taken_over
 from shared.world import World
+
+if TYPE_CHECKING:
+    from shared.domain.rollouts.progress import Batch, Progress
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -316,6 +317,8 @@ def _give_back(planned: Planned, basis: Basis, batch: tuple[Progress, Batch] | N
     """Where a rollout is taken back, have its nodes get the values again that it took from other managers, those in sync by now too."""
     if batch is None or not batch[1].back:
         return
+    from shared.work.takeovers import taken_over  # only where a rollout is taken back
+
     values = taken_over(*batch, world)
     planned.tasks += tasks_for([name for name in planned.unchanged if name in values], basis)
     planned.unchanged = [name for name in planned.unchanged if name not in values]
