@@ -166,6 +166,15 @@ class Pods(Protocol):
         ...
 
 
+@runtime_checkable
+class Readiness(Protocol):
+    """Whether a cluster's nodes are Ready; a Cluster may say this too. May raise Refused or Unavailable."""
+
+    def readiness(self) -> Mapping[str, bool | None]:
+        """Every node by name: whether it is Ready (one whose kubelet is silent is not); None where it has no such condition."""
+        ...
+
+
 class StoreError(Exception):
     """The store did not do it (no space, read-only, refused, unreachable). The message says what and where."""
 

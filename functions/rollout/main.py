@@ -16,11 +16,12 @@ from ulid import ULID
 
 from shared import telemetry, wiring
 from shared.domain.notices import ROLLOUT_CHANGED, ROLLOUT_WAITS, NoticeKind
-from shared.domain.rollouts.decisions import Facts, Wait, after, decide
+from shared.domain.rollouts.decisions import Facts, Open, Wait, after, decide
 from shared.domain.rollouts.progress import Progress
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, Notice, RelabelRequest, RolloutStep
+from shared.work.health import Looks, look, with_baseline
 from shared.work.rollouts import facts_of, place, settle
 from shared.world import World
 
@@ -58,10 +59,10 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
     for cluster in sorted(progress.clusters.keys() - progress.placed.keys()):
         if progress.phase == "running":
             progress = place(progress.id, cluster, world, now, last=last)
-    facts = facts_of(progress, world, now)
-    while (further := stepped(progress.id, facts, world, now)) != progress:
-        progress = further
-        facts = facts_of(progress, world, now)
+    looks = Looks(world)
+    progress, facts = look(progress, facts_of(progress, world, now), looks, world, now)
+    while (further := stepped(progress.id, facts, looks, world, now)) != progress:
+        progress, facts = look(further, facts_of(further, world, now), looks, world, now)
     progress = settle(progress, facts, world, now)
     send(progress, facts, world)
     return tell(progress, facts, world, now)
@@ -75,10 +76,16 @@ def fan_out(world: World) -> str:
     return f"{len(waiting)} rollouts"
 
 
-def stepped(rollout: str, facts: Facts, world: World, now: datetime) -> Progress:
+def stepped(rollout: str, facts: Facts, looks: Looks, world: World, now: datetime) -> Progress:
     """Decide on the newest state, and write what follows before anything is done."""
     action = str(ULID())
-    return world.rollouts.change(rollout, lambda state: after(state, decide(state, facts, now), facts, now, action))
+
+    def further(state: Progress) -> Progress:
+        decision = decide(state, facts, now)
+        changed = after(state, decision, facts, now, action)
+        return with_baseline(changed, looks, world) if isinstance(decision, Open) else changed
+
+    return world.rollouts.change(rollout, further)
 
 
 def send(progress: Progress, facts: Facts, world: World) -> None:

@@ -1,6 +1,7 @@
 """A real cluster's nodes: `shared.ports.Cluster` over the Kubernetes API (its pods: kubernetes_pods).
 
-Requests and answers carry metadata only: a Node is 12 KB, its metadata a fifth of it, and nothing here needs the rest.
+Requests and answers carry metadata only: a Node is 12 KB, its metadata a fifth of it, and nothing here needs the rest. Which nodes are
+Ready comes as the table that `kubectl get nodes` prints, without the objects.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Self, TypeVar
@@ -27,12 +28,16 @@ from shared.ports import HULLMARK, Conflict, NodeGone, Owner, Refused, Stale, Un
 T = TypeVar("T")
 R = TypeVar("R")
 A = TypeVar("A")
+P = TypeVar("P", "_Objects", "_Table")
 
 PAGE = 500
 """Nodes a page: the size that kubectl asks for; bounds the memory of both ends."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _ONE = {"Accept": _METADATA.format("")}
 _LIST = {"Accept": _METADATA.format("List")}
+_TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+_READY, _NO_CONDITION = "Ready", "Unknown"
+"""What the table's column Status says first: `Unknown` is a node without conditions; one whose kubelet is silent is `NotReady`."""
 _APPLY = {**_ONE, "Content-Type": "application/apply-patch+yaml"}
 _MERGE = {**_ONE, "Content-Type": "application/merge-patch+json"}
 _LABELS = ".metadata.labels"
@@ -47,11 +52,25 @@ class _Objects(msgspec.Struct):
     metadata: _ListMetadata
 
 
+class _Column(msgspec.Struct):
+    name: str
+
+
+class _Row(msgspec.Struct):
+    cells: list[Any]  # of whatever type a column has
+
+
+class _Table(msgspec.Struct):
+    metadata: _ListMetadata
+    columns: list[_Column] = msgspec.field(default_factory=list, name="columnDefinitions")
+    rows: list[_Row] | None = None
+
+
 class _Version(msgspec.Struct):
     version: str = msgspec.field(name="gitVersion")
 
 
-_object, _objects, _version = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version)
+_object, _objects, _version, _table = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version), Decoder(_Table)
 
 
 class Kubernetes(KubernetesPods):
@@ -71,17 +90,23 @@ class Kubernetes(KubernetesPods):
         return self._read(_version, "/version").version
 
     def nodes(self) -> list[Node]:
+        return self._pages(_objects, _LIST, _nodes)
+
+    def readiness(self) -> Mapping[str, bool | None]:
+        return dict(self._pages(_table, _TABLE, _statuses, includeObject="None"))
+
+    def _pages(self, decoder: Decoder[P], headers: Mapping[str, str], taken: Callable[[P], Iterable[T]], **query: str) -> list[T]:
+        """What is `taken` from each page of a listing of all nodes, of one moment."""
         for _ in range(3):
-            listed: list[Node] = []
-            page = ""
+            listed: list[T] = []
+            after: dict[str, str] = {}
             try:
                 while True:
-                    query = {"limit": str(PAGE), **({"continue": page} if page else {})}
-                    answer = self._read(_objects, "/api/v1/nodes", query, _LIST)
-                    listed.extend(item.node() for item in answer.items or ())
-                    page = answer.metadata.next
-                    if not page:
+                    answer = self._read(decoder, "/api/v1/nodes", {"limit": str(PAGE), **query, **after}, headers)
+                    listed.extend(taken(answer))
+                    if not answer.metadata.next:
                         return listed
+                    after = {"continue": answer.metadata.next}
             except StatusError as rejected:
                 if rejected.code != 410:  # etcd compacted the revision that the pages are of: begin again
                     raise rejected.refused() from rejected
@@ -147,6 +172,21 @@ def _decoded(decoder: Decoder[A], answer: bytes, call: str) -> A:
         return decoder.decode(answer)
     except msgspec.MsgspecError as error:
         raise Unavailable(f"{call}: not the answer of a Kubernetes API server: {error}") from error
+
+
+def _nodes(page: _Objects) -> Iterator[Node]:
+    return (item.node() for item in page.items or ())
+
+
+def _statuses(table: _Table) -> Iterator[tuple[str, bool | None]]:
+    """Name and whether it is Ready, of each row."""
+    columns = [column.name for column in table.columns]
+    if not {"Name", "Status"}.issubset(columns):
+        raise Unavailable(f"GET /api/v1/nodes: a table of nodes without the columns Name and Status: {', '.join(columns)[:200]}")
+    name, status = columns.index("Name"), columns.index("Status")
+    for row in table.rows or ():
+        said = str(row.cells[status]).split(",")
+        yield row.cells[name], None if _NO_CONDITION in said else _READY in said
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -107,13 +107,11 @@ class Simulated:
 
     def nodes(self) -> list[Node]:
         self.before("nodes", "")
-        newest = self._listed()
-        nodes = []
-        for name in sorted(self._seed().nodes.keys() | newest.keys()):
-            version, state = self._at(name, newest[name]) if name in newest else (1, self._seed().nodes[name])
-            if not state.deleted:
-                nodes.append(_node(name, version, state))
-        return nodes
+        return [_node(name, version, state) for name, version, state in self._there()]
+
+    def readiness(self) -> Mapping[str, bool | None]:
+        self.before("readiness", "")
+        return {name: state.ready for name, _, state in self._there()}
 
     def node(self, name: str) -> Node | None:
         self.before("node", name)
@@ -205,6 +203,14 @@ class Simulated:
         self._change(name, lambda _, state: msgspec.structs.replace(state, managers=(), tracked=False))
 
     # -- versions in the store
+
+    def _there(self) -> Iterator[tuple[str, int, _State]]:
+        """Every node that is not deleted, with its newest version."""
+        newest = self._listed()
+        for name in sorted(self._seed().nodes.keys() | newest.keys()):
+            version, state = self._at(name, newest[name]) if name in newest else (1, self._seed().nodes[name])
+            if not state.deleted:
+                yield name, version, state
 
     def _change(self, name: str, change: Callable[[int, _State], _State]) -> Node:
         """Read, decide, create the next version; again while others are faster. What changes nothing is not written."""

@@ -122,6 +122,7 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
         revert_on_stop=spec.on_stop == "revert",
         clusters={cluster: released.k for cluster, released in clusters.items()},
         accepted=accept.accepting(),
+        nodes_ready=spec.health.nodes_ready,
     )
     others = _unfinished(clusters, world, skip_unreadable=supersede)
     for other in others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.simulated import GROUP, Simulated
 from shared.adapters.store import open_store
 from shared.domain.nodes import Node
-from shared.ports import Cluster, Conflict, NodeGone, ObjectStore, Refused, Stale, StoreError, Unavailable
+from shared.ports import Cluster, Conflict, NodeGone, ObjectStore, Readiness, Refused, Stale, StoreError, Unavailable
 
 
 class Others(Protocol):
@@ -85,6 +86,20 @@ def test_a_listing_shows_the_same_as_reading_each_node(world: World) -> None:
     listed = sorted(world.cluster.nodes(), key=lambda node: node.name)
 
     assert listed == [world.cluster.node("n1"), world.cluster.node("n3")]
+
+
+def test_a_node_is_ready_is_not_or_reports_no_such_condition(world: World) -> None:
+    assert isinstance(world.cluster, Readiness)
+    assert world.cluster.readiness() == {}
+    world.others.create("n1", ready=True)
+    world.others.create("n2", ready=False)
+    world.others.create("n3")
+    world.others.create("gone", ready=True)
+    world.others.delete("gone")
+    assert world.cluster.readiness() == {"n1": True, "n2": False, "n3": None}
+    world.others.set_ready("n1", False)
+    world.others.set_ready("n3", True)
+    assert world.cluster.readiness() == {"n1": False, "n2": False, "n3": True}
 
 
 # -- applying
@@ -696,3 +711,24 @@ def test_a_simulated_cluster_answers_with_the_faults_that_a_test_wants() -> None
         cluster.apply_labels("n1", uid, {"rack": "r1"})
     cluster.nodes()
     assert calls == [("apply_labels", "n1"), ("nodes", "")]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("status", ["Unknown", "False"])
+def test_a_node_whose_kubelet_is_silent_is_not_ready_cordoned_or_not(real_cluster: Kubernetes, real_fleet: Any, status: str) -> None:
+    real_fleet.create("n1", ready=True)
+    real_fleet.create("n2", ready=True)
+    for name in ("n1", "n2"):
+        real_fleet.patch(name, {"spec": {"unschedulable": True}})
+    body = {"status": {"conditions": [{"type": "Ready", "status": status, "reason": "NodeStatusUnknown"}]}}
+    kind = {"Content-Type": "application/strategic-merge-patch+json"}
+    real_fleet._request("PATCH", "/api/v1/nodes/n2/status", {"fieldManager": "c"}, json.dumps(body).encode(), kind)
+    assert real_cluster.readiness() == {"n1": True, "n2": False}
+
+
+@pytest.mark.real
+def test_readiness_is_listed_page_by_page(real_cluster: Kubernetes, real_fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.adapters.kubernetes.PAGE", 2)
+    for number in range(5):
+        real_fleet.create(f"n{number}", ready=number != 3)
+    assert real_cluster.readiness() == {f"n{number}": number != 3 for number in range(5)}

@@ -44,7 +44,7 @@ def documents(number: int) -> str:
 def _begun() -> tuple[list[Notice], list[dict[str, bytes]]]:
     site = Site()
     for name in NODES:
-        site.nodes.create(name, FOREIGN)
+        site.nodes.create(name, FOREIGN, ready=True)
     site.commit(documents(1))
     site.ask()
     site.drain()

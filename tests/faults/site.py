@@ -66,7 +66,7 @@ def a_site(world: Site) -> Site:
     """Six nodes of six kinds in the cluster, a seventh only in the documents; revision 1 committed, nothing applied."""
     nodes = world.nodes
     for name in LABELS_1:
-        nodes.create(name, FOREIGN)
+        nodes.create(name, FOREIGN, ready=True)
     for name, labels in {
         "a-true": {"ex.io/rack": "r1"},
         "b-new": {"ex.io/rack": "r0"},

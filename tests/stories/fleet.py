@@ -78,9 +78,9 @@ class Fleet:
     # the cluster
 
     def has_nodes(self, **nodes: Mapping[str, str]) -> None:
-        """Nodes with these labels, held by the kubelet."""
+        """Nodes with these labels, held by the kubelet; they are Ready."""
         for name, labels in nodes.items():
-            self.cluster.create(name, labels)
+            self.cluster.create(name, labels, ready=True)
 
     def node(self, name: str) -> Node:
         """A node that must be there."""

@@ -281,6 +281,12 @@ class StopWhen(StrictModel):
     failed: Annotated[int | str, BeforeValidator(_number_or_share)] = 0
 
 
+class Health(StrictModel):
+    """What has to stay in order at the nodes of a stage, until the next one opens."""
+
+    nodes_ready: bool = True
+
+
 REST = "rest"
 """The last stage of every rollout: the nodes that no other stage means."""
 
@@ -293,6 +299,7 @@ class RolloutSpec(StrictModel):
     stages: list[StageSpec] = []
     stop_when: StopWhen = StopWhen()
     on_stop: Literal["pause", "revert"] = "pause"
+    health: Health = Health()
 
     @model_validator(mode="after")
     def _each_stage_once(self) -> Self:

@@ -24,6 +24,14 @@ ROLLOUTS = Group(
             "more nodes of a stage failed than `stopWhen.failed` lets pass",
             "look at the stage's actions; then `hullmark rollout retry ID`, or `revert`",
         ),
+        "NodesNotReady": Reason(
+            "nodes of a stage were Ready before they got the change, and are not now; a second look half a minute later stops it",
+            "look at the nodes; `hullmark rollout revert ID`, or `retry ID` once they are Ready or gone",
+        ),
+        "HealthUnknown": Reason(
+            "nobody can say whether a stage's nodes are Ready: a cluster does not answer, nodes have no such condition, or none is Ready",
+            "look at the cluster and its nodes; it goes on once they are Ready. `hullmark rollout abort ID` or `revert ID` ends it",
+        ),
         "EmptyStage": Reason(
             "no node of any cluster is meant by a stage, so nothing opened: an empty stage would show nothing",
             "`hullmark rollout abort ID`, correct the stage's selector, commit, and start anew",

@@ -1,6 +1,7 @@
 """What a rollout does next: one decision, from what was asked for, what is so, and the time. Pure.
 
-Stages open in order. One opens when the stage before it has ended within its budget, has soaked, and is approved where that was asked for.
+Stages open in order. One opens when the stage before it has ended within its budget, has soaked, is approved where that was asked for, and
+its nodes are as Ready as they were.
 A cluster that does not answer holds nobody else up: it gets the change with the end of the rollout.
 """
 
@@ -15,7 +16,8 @@ from msgspec import structs
 
 from shared.domain.documents.kinds import REST
 from shared.domain.holds import Hold
-from shared.domain.rollouts.progress import RUNNING, Batch, Fact, Progress, Said, When, given
+from shared.domain.rollouts.health import AGAIN, named, watched
+from shared.domain.rollouts.progress import HEALTHY, RUNNING, Batch, Fact, Progress, Said, When, given
 
 BATCH = 5000
 """Nodes of one batch at most: its request names them."""
@@ -31,6 +33,8 @@ class Facts:
     batches: Mapping[str, Fact] = field(default_factory=dict)
     held: Hold | None = None
     """What holds changes back in a cluster of the rollout."""
+    looked: frozenset[str] | None = None
+    """The clusters whose nodes were looked at in this step; None where the last look, as it is kept, is what to go by."""
 
     def of(self, batch: Batch) -> Fact:
         """What became of a batch."""
@@ -111,13 +115,27 @@ def _empty(rollout: Progress) -> str:
     return next((name for name, count in sums.items() if not count and name != REST), "")
 
 
+def needs_a_look(rollout: Progress, facts: Facts, now: datetime) -> bool:
+    """Whether the nodes of the open stage have to be looked at now: while it is written and soaks, before anything more opens or it ends,
+    and until what the last look found is in order.
+    """
+    if watched(rollout) < 0:
+        return False
+    decision = decide(structs.replace(rollout, nodes_ready=False), facts, now)
+    if isinstance(decision, Wait):
+        soaks = decision.reason in ("BatchRunning", "Soaking")
+        return soaks or (rollout.phase == "running" and not facts.held and rollout.health != HEALTHY)
+    return isinstance(decision, Open) or (isinstance(decision, Done) and rollout.phase == "running")
+
+
 def after(rollout: Progress, decision: Decision, facts: Facts, now: datetime, action: str) -> Progress:
     """The rollout once the decision is taken, `action` being the id for a batch that opens; the same object where that changes nothing."""
     by = rollout.started.by
     match decision:
         case Open(stage, cluster, start, count):
             known = [_remembered(batch, facts) for batch in rollout.batches]
-            batch = Batch(stage, cluster, start, count, action, now)
+            first = next((each for each in known if each.where == (stage, cluster, start) and not each.back), None)
+            batch = Batch(stage, cluster, start, count, action, now, before=first.before if first else None)
             return structs.replace(rollout, batches=[*known, batch], said=Said("open", by, now))
         case Stop(reason, message):
             return given(rollout, Said("stop", by, now, reason, message))
@@ -141,6 +159,8 @@ def _stage(rollout: Progress, stage: int, facts: Facts, since: datetime, now: da
     counted = [batch for batch in tries if batch.where not in again]
     if stop := _beyond(rollout, stage, counted, facts):
         return stop
+    if stage == watched(rollout) and (unwell := _unwell(rollout, stage, tries, facts)):
+        return unwell
     if further := _further(rollout, stage, tries, again, facts):
         return further
     running = [batch for batch in tries if facts.of(batch).ended is None]
@@ -197,6 +217,25 @@ def _beyond(rollout: Progress, stage: int, batches: list[Batch], facts: Facts) -
     ended = [batch for batch in batches if facts.of(batch).ended and not facts.of(batch).behind]
     if ended and sum(batch.count for batch in ended) == rollout.size(stage) == sum(facts.of(batch).missing for batch in ended):
         return Stop("NobodyThere", f"stage {about.name}: none of its {rollout.size(stage)} nodes is there, so it shows nothing")
+    return None
+
+
+def _unwell(rollout: Progress, stage: int, tries: list[Batch], facts: Facts) -> Wait | Stop | None:
+    """Why nothing may open after what is known of the stage's nodes."""
+    health, name = rollout.health, rollout.stages[stage].name
+    opened = min(batch.at for batch in tries)
+    who = "somebody who looks at the nodes; `hullmark rollout revert` takes it back"
+    if health.turned:
+        return Stop("NodesNotReady", f"stage {name}: {named(health.turned)} turned NotReady")
+    if health.unknown:
+        return Wait("HealthUnknown", f"stage {name}: {health.unknown}", health.since, who=who)
+    if health.suspects:
+        first, last = min(health.suspects.values()), max(health.suspects.values())
+        what = f"stage {name}: {named(list(health.suspects))} turned NotReady; a second look decides"
+        return Wait("NodesNotReady", what, first, last + AGAIN)
+    answering = {batch.cluster for batch in tries if not facts.of(batch).behind}
+    if facts.looked is not None and (unseen := sorted(answering - facts.looked)):
+        return Wait("HealthUnknown", f"stage {name}: the nodes of {unseen[0]} are looked at next", opened, who=who)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -46,6 +46,33 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 RUNNING = Fact()
 
 
+class Baseline(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was known of a batch's nodes before it was sent. Those in neither list were Ready."""
+
+    others: Collection[str] = ()
+    """Not Ready, or not there."""
+    unknown: Collection[str] = ()
+    """They reported no such condition."""
+    unanswered: bool = False
+    """Whether the cluster did not answer."""
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the last look at the nodes of the open stage found, where that was not in order. Nodes are `CLUSTER/NAME`."""
+
+    suspects: dict[str, datetime] = {}
+    """Nodes that were Ready and are not, and when that was seen first."""
+    turned: list[str] = []
+    """Those of which a second look said the same."""
+    unknown: str = ""
+    """Why nobody can say how the nodes are; in words."""
+    since: datetime | None = None
+    """Since when that is not known."""
+
+
+HEALTHY = Health()
+
+
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     """Nodes of one stage in one cluster that get the change together, by one action. `start` counts from the stage's first place."""
 
@@ -59,6 +86,8 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether it brings the nodes back."""
     fact: Fact | None = None
     """What became of it, once something was written after it had ended."""
+    before: Baseline | None = None
+    """How its nodes were before the first try was sent, where the rollout looks at that."""
 
     @property
     def where(self) -> tuple[int, str, int]:
@@ -119,6 +148,9 @@ class Progress(msgspec.Struct, frozen=True):
     """The unfinished rollouts whose place it took."""
     accepted: dict[str, int] = {}
     """On how many nodes of a cluster somebody accepts what goes beyond the limits, by the names that requests have for it."""
+    nodes_ready: bool = False
+    """Whether nodes have to stay Ready. Rollouts from before this was looked at have no baseline, and go on without."""
+    health: Health = HEALTHY
 
     @property
     def ended(self) -> bool:
@@ -180,6 +212,8 @@ def given(rollout: Progress, said: Said) -> Progress:
     if said.verb == "stop" and rollout.revert_on_stop:
         move = MOVES["revert"]
     moved = msgspec.structs.replace(rollout, said=said, phase=move.to, pending=move.pending)
+    if said.verb in ("resume", "retry"):
+        moved = msgspec.structs.replace(moved, health=HEALTHY)  # nobody looked in between: what was seen counts for nothing
     if said.verb != "retry":
         return moved
     return msgspec.structs.replace(moved, retried=len(rollout.batches), retried_at=said.at)
