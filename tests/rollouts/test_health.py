@@ -162,6 +162,8 @@ def test_nodes_are_listed_once_a_step_and_not_while_a_person_is_waited_for_or_wh
     fleet.later(minutes=6)
     assert fleet.status.reason == "AwaitingApproval"
     calls.clear()
+    fleet.later(minutes=1)
+    assert [notice["reason"] for notice in fleet.notices("rollout.waits")] == ["AwaitingApproval"]
     for _ in range(3):
         fleet.later(hours=1)
     assert calls["readiness"] == 0

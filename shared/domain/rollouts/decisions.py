@@ -82,6 +82,12 @@ Decision = Open | Wait | Stop | Done
 
 def decide(rollout: Progress, facts: Facts, now: datetime) -> Decision:
     """The one next thing."""
+    decision = _next(rollout, facts, now)
+    goes_on = rollout.phase == "running" and isinstance(decision, Open | Done)
+    return (_unseen(rollout, facts) if goes_on else None) or decision
+
+
+def _next(rollout: Progress, facts: Facts, now: datetime) -> Decision:
     said = rollout.said
     match rollout.phase:
         case "aborted" | "superseded" | "reverted" | "done":
@@ -159,7 +165,7 @@ def _stage(rollout: Progress, stage: int, facts: Facts, since: datetime, now: da
     counted = [batch for batch in tries if batch.where not in again]
     if stop := _beyond(rollout, stage, counted, facts):
         return stop
-    if stage == watched(rollout) and (unwell := _unwell(rollout, stage, tries, facts)):
+    if stage == watched(rollout) and (unwell := _unwell(rollout, stage)):
         return unwell
     if further := _further(rollout, stage, tries, again, facts):
         return further
@@ -220,10 +226,9 @@ def _beyond(rollout: Progress, stage: int, batches: list[Batch], facts: Facts) -
     return None
 
 
-def _unwell(rollout: Progress, stage: int, tries: list[Batch], facts: Facts) -> Wait | Stop | None:
+def _unwell(rollout: Progress, stage: int) -> Wait | Stop | None:
     """Why nothing may open after what is known of the stage's nodes."""
     health, name = rollout.health, rollout.stages[stage].name
-    opened = min(batch.at for batch in tries)
     who = "somebody who looks at the nodes; `hullmark rollout revert` takes it back"
     if health.turned:
         return Stop("NodesNotReady", f"stage {name}: {named(health.turned)} turned NotReady")
@@ -233,10 +238,16 @@ def _unwell(rollout: Progress, stage: int, tries: list[Batch], facts: Facts) -> 
         first, last = min(health.suspects.values()), max(health.suspects.values())
         what = f"stage {name}: {named(list(health.suspects))} turned NotReady; a second look decides"
         return Wait("NodesNotReady", what, first, last + AGAIN)
-    answering = {batch.cluster for batch in tries if not facts.of(batch).behind}
-    if facts.looked is not None and (unseen := sorted(answering - facts.looked)):
-        return Wait("HealthUnknown", f"stage {name}: the nodes of {unseen[0]} are looked at next", opened, who=who)
     return None
+
+
+def _unseen(rollout: Progress, facts: Facts) -> Wait | None:
+    """Nothing goes on before the open stage's nodes were looked at in this step: somebody else may have opened or approved meanwhile."""
+    batches = rollout.newest_batches(watched(rollout))
+    answering = {batch.cluster for batch in batches if not facts.of(batch).behind}
+    if facts.looked is None or not (unseen := sorted(answering - facts.looked)):
+        return None
+    return Wait("HealthUnknown", f"the nodes of {unseen[0]} are looked at next", batches[-1].at)
 
 
 def _further(rollout: Progress, stage: int, tries: list[Batch], again: set[tuple[int, str, int]], facts: Facts) -> Open | None:
