@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from functions.api.answers import answers, media, send
 from functions.api.expiries import gardener_of
 from functions.api.fleet import FleetOverview, look
+from functions.api.rolling import MEASURED, Unfinished, unfinished
 from shared import telemetry, wiring
 from shared.domain.exposition import CONTENT_TYPE, Family, Sample, exposition
 from shared.ledger.revisions import Revision
@@ -38,10 +39,11 @@ def health() -> Response:
 def metrics() -> Response:
     """Prometheus text: this instance's counters, and the state of actions and nodes."""
     world = wiring.world()
-    fleet = look(world)
-    return Response(
-        exposition([*telemetry.metrics(), *_gauges(fleet, world.clock()), *_versions(fleet.revision, world)]), content_type=CONTENT_TYPE
-    )
+    fleet, now = look(world), world.clock()
+    rolling = unfinished(world, now, MEASURED)
+    unreadable = fleet.unreadable + len(rolling.unreadable)
+    ours = [*_gauges(fleet, unreadable, now), *_rollouts(rolling, bool(world.pauses.paused()), now)]
+    return Response(exposition([*telemetry.metrics(), *ours, *_versions(fleet.revision, world)]), content_type=CONTENT_TYPE)
 
 
 def _versions(revision: Revision | None, world: World) -> list[Family]:
@@ -54,7 +56,7 @@ def _versions(revision: Revision | None, world: World) -> list[Family]:
     return gauges(fleets_of(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock())
 
 
-def _gauges(fleet: FleetOverview, now: datetime) -> list[Family]:
+def _gauges(fleet: FleetOverview, unreadable: int, now: datetime) -> list[Family]:
     clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.out_of_sync)})
     ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
     bad = tuple(Sample(sum(node.cluster == name for node in fleet.out_of_sync), {"cluster": name}) for name in clusters)
@@ -70,7 +72,25 @@ def _gauges(fleet: FleetOverview, now: datetime) -> list[Family]:
         Family("hullmark_revision_base", "The revision of every node without one of its own; 0 for none.", "gauge", base),
         Family("hullmark_revision_released", "The newest revision that is released to any node; 0 for none.", "gauge", newest),
         Family("hullmark_revision_waiting_seconds", "How long the newest revision waits to be released; 0: it does not.", "gauge", waiting),
-        Family("hullmark_records_unreadable", "Records among the newest that can't be read.", "gauge", (Sample(fleet.unreadable),)),
+        Family("hullmark_records_unreadable", "Records among the newest that can't be read.", "gauge", (Sample(unreadable),)),
+    ]
+
+
+def _rollouts(rolling: Unfinished, paused: bool, now: datetime) -> list[Family]:
+    found = [(status, {"rollout": status.id, "name": status.name}) for _, status in rolling.found]
+    state = tuple(Sample(1, {**which, "phase": status.phase, "reason": status.reason}) for status, which in found)
+    total = tuple(Sample(sum(stage.nodes for stage in status.stages), which) for status, which in found)
+    done = tuple(Sample(sum(stage.done for stage in status.stages), which) for status, which in found)
+    failed = tuple(Sample(sum(stage.failed for stage in status.stages), which) for status, which in found)
+    waiting = tuple(Sample(_seconds(status.since, now), which) for status, which in found)
+    return [
+        Family("hullmark_paused", "Whether somebody paused the whole fleet.", "gauge", (Sample(int(paused)),)),
+        Family("hullmark_rollouts_unfinished", "Rollouts that are not finished.", "gauge", (Sample(rolling.total),)),
+        Family("hullmark_rollout_state", "1: the phase of an unfinished rollout, and what it waits for.", "gauge", state),
+        Family("hullmark_rollout_nodes", "Nodes of an unfinished rollout.", "gauge", total),
+        Family("hullmark_rollout_nodes_done", "Nodes of batches that were written, those that failed included.", "gauge", done),
+        Family("hullmark_rollout_nodes_failed", "Nodes of an unfinished rollout that failed.", "gauge", failed),
+        Family("hullmark_rollout_waiting_seconds", "How long an unfinished rollout has waited for the same thing.", "gauge", waiting),
     ]
 
 

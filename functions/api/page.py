@@ -1,20 +1,26 @@
 """The status page: the state of the fleet at a glance, rendered on the server, without scripts.
 
-`/` shows which nodes are out of sync and why, what runs, what happened; `/actions/ID` shows one action.
+`/` shows which nodes are out of sync and why, what runs, where rollouts stand, what happened; `/actions/ID` shows one action,
+`/reasons/CODE` what a reason means and what to do.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, render_template, request
 
 from functions.api.answers import ApiError
 from functions.api.expiries import AHEAD, COMING, coming, expiring
 from functions.api.fleet import LISTED, look
+from functions.api.rolling import ACTIONS, PLACES, holding, rollouts
 from functions.api.standing import Standing, needing_attention, outcome_so_far, parameters_of, standing
 from shared import wiring
 from shared.domain.overview import OUT_OF_SYNC
+
+if TYPE_CHECKING:
+    from shared.domain.reasons.reason import Group, Reason
 
 routes = Blueprint("page", __name__, template_folder="templates")
 ROWS = 200
@@ -39,6 +45,10 @@ def index() -> Response:
         "index.html",
         now,
         fleet=fleet,
+        holding=holding(world, now),
+        rollouts=rollouts(world, now),
+        places=PLACES,
+        linked=ACTIONS,
         ending=ending,
         next=coming(fleet.revision, world, now),
         days=COMING,
@@ -75,27 +85,53 @@ def action(action: str) -> Response:
     )
 
 
+@routes.get("/reasons/<code>")
+def reason(code: str) -> Response:
+    """Show what a reason means, and what to do about it."""
+    now, told = wiring.world().clock(), explained(code)
+    if not told:
+        cause = f"no reason {code[:80]!r} is Hullmark's own: it may be an API server's or a cloud's, which pass through unchanged"
+        return _page("missing.html", now, status=404, cause=cause, running=False)
+    return _page("reason.html", now, code=code, told=told, running=False)
+
+
+def explained(code: str) -> list[tuple[Group, Reason]]:
+    """Every entry of a reason, with who reports it; none for a foreign one."""
+    from shared.domain.reasons.table import GROUPS
+
+    return [(group, group.reasons[code]) for group in GROUPS if code in group.reasons]
+
+
 def _page(template: str, now: datetime, *, status: int = 200, **shown: object) -> Response:
-    words = {"ago": ago, "mark": mark, "many": many, "asked": asked, "units": units}
+    words = {"ago": ago, "mark": mark, "many": many, "asked": asked, "units": units, "ahead_of": ahead_of, "explained": explained}
     text = render_template(template, now=now, root=request.script_root, ahead=AHEAD, **words, **shown)
     return Response(text, status, HEADERS, mimetype="text/html")
 
 
 def ago(moment: datetime, now: datetime) -> str:
     """Say how long ago, in the largest fitting unit: `5 min ago`."""
-    seconds = (now - moment).total_seconds()
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return "just now"
+    span = _span(now, moment)
+    return f"{span} ago" if span else "just now"
+
+
+def ahead_of(moment: datetime, now: datetime) -> str:
+    """Say in how long: `in 5 min`."""
+    span = _span(moment, now)
+    return f"in {span}" if span else "within a minute"
+
+
+def _span(later: datetime, earlier: datetime) -> str:
+    """The largest fitting unit; empty below a minute."""
+    seconds = (later - earlier).total_seconds()
+    return next((f"{int(seconds // size)} {unit}" for size, unit in ((86400, "d"), (3600, "h"), (60, "min")) if seconds >= size), "")
 
 
 def mark(word: str) -> str:
     """Return the colour of an outcome or state; the word itself is always shown too."""
     colours = {
-        "good": ("success", "Complete", "changed", "unchanged"),
+        "good": ("success", "Complete", "changed", "unchanged", "done", "through"),
         "bad": ("failure", "Failed", "failed", "missing", "expired", "blocked"),
-        "warn": ("partial_success", "stopped", "skipped", "waiting", "Paused"),
+        "warn": ("partial_success", "stopped", "skipped", "waiting", "Paused", "paused", "aborted", "superseded", "reverted"),
     }
     return next((colour for colour, words in colours.items() if word in words), "busy")
 

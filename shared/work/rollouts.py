@@ -57,6 +57,8 @@ class StageStatus(BaseModel):
     done: int = 0
     failed: int = 0
     missing: int = 0
+    behind: int = 0
+    """Nodes of clusters that did not answer: nothing was written to them."""
     budget: int = 0
     actions: list[str] = []
 
@@ -78,6 +80,8 @@ class RolloutStatus(BaseModel):
     since: datetime | None = None
     until: datetime | None = None
     who: str = ""
+    stage: str = ""
+    """The stage that waits for an approval."""
     said_by: str = ""
     """Who brought about the last change."""
 
@@ -411,6 +415,7 @@ def shown(progress: Progress, world: World, now: datetime) -> RolloutStatus:
         since=until.since if until else progress.said.at,
         until=until.until if until else None,
         who=until.who if until else "",
+        stage=progress.stages[until.approval[0]].name if until and until.approval else "",
         said_by=progress.said.by,
     )
 
@@ -431,9 +436,10 @@ def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> 
         state=cast("Literal['waiting', 'open', 'through', 'skipped']", state),
         nodes=size,
         opened=sum(batch.count for batch in batches),
-        done=sum(batch.count for batch, fact in zip(batches, found, strict=True) if fact.ended),
-        failed=sum(fact.failed for fact in found),
+        done=sum(batch.count for batch, fact in zip(batches, found, strict=True) if fact.ended and not (fact.behind or fact.reason)),
+        failed=sum(fact.failed for fact in found if not fact.behind),
         missing=sum(fact.missing for fact in found),
+        behind=sum(batch.count for batch, fact in zip(batches, found, strict=True) if fact.behind),
         budget=budget(progress, stage),
         actions=[batch.action for batch in progress.batches if batch.stage == stage],
     )

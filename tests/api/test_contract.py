@@ -125,7 +125,7 @@ def test_the_document_describes_every_call_and_every_route_is_in_it() -> None:
     document = application().api_doc
     assert {path: set(calls) for path, calls in document["paths"].items()} == CALLS
     served = {re.sub(r"<(?:path:)?(\w+)>", r"{\1}", str(rule)) for rule in application().url_map.iter_rules()}
-    pages = {"/", "/actions/{action}"}
+    pages = {"/", "/actions/{action}", "/reasons/{code}"}
     assert served - pages - {"/static/{filename}"} == set(CALLS)
 
 

@@ -6,10 +6,11 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
@@ -17,14 +18,18 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from werkzeug.serving import make_server
 
 from shared import telemetry, wiring
+from shared.ports import Refused
+from shared.work.holds import pause
+from shared.work.rollouts import nudge, start
 from tests.api.conftest import FrontDoor
 from tests.conftest import require_real
+from tests.rollouts.rolling import a_rollout
 from tests.stories.fleet import a_policy
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 SHOTS = os.environ.get("HULLMARK_SCREENSHOTS", "")
 """A folder to keep the pictures in."""
-LOOKS = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
+LOOKS: list[tuple[int, Literal["light", "dark"]]] = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
 
 VERSIONS = """
 apiVersion: core.gardener.cloud/v1beta1
@@ -133,14 +138,75 @@ def site() -> Iterator[Site]:
     door.world.releases.override("default", "compute12", {}, "a person", door.now)
     door.now += timedelta(seconds=40)
 
+    with served(door) as url:
+        yield Site(door, url, failed, waiting)
+    wiring.install(None)
+
+
+@contextmanager
+def served(door: FrontDoor) -> Iterator[str]:
+    """The address at which a browser finds the page."""
     server = make_server("127.0.0.1", 0, door.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    yield Site(door, f"http://127.0.0.1:{server.server_port}", failed, waiting)
+    yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def large() -> Iterator[str]:
+    """5,000 nodes: the canary is through, of the second stage forty nodes refused the write, and the fleet is paused."""
+    telemetry.write_to(None)
+    door = FrontDoor()
+    names = [f"compute{number:04}" for number in range(5000)]
+    door.has_nodes(**{name: {} for name in names})
+    stages = (
+        {"name": "canary", "nodes": {"names": names[:10]}, "soak": "10m"},
+        {"name": "row", "nodes": {"names": names[:2500]}, "maxInFlight": 500, "soak": "2h", "approval": "after"},
+    )
+    door.commits(a_policy("tiers", {}, {"tier": "new"}), a_rollout(*stages, stopWhen={"failed": "2%"}), adopted=False)
+
+    def refuse(call: str, node: str) -> None:
+        if call == "apply_labels" and node in names[100:140]:
+            raise Refused("Forbidden", "nodes is forbidden: the admission webhook says no")
+
+    door.cluster.before = refuse
+    rollout = start("careful", "ada.lovelace@halden.example.com", door.world, door.now).id
+    door.cloud.drain()
+    door.now += timedelta(minutes=10)
+    nudge(rollout, door.world)
+    door.cloud.drain()
+    door.now += timedelta(minutes=42)
+    pause("the switches of row 7 are exchanged", "grace.hopper@halden.example.com", door.world, door.now)
+    door.now += timedelta(minutes=5)
+    with served(door) as url:
+        yield url
     wiring.install(None)
+
+
+def test_a_rollout_over_5000_nodes_shows_its_stages_what_it_waits_for_and_why_nodes_failed(large: str, browser: Browser) -> None:
+    for width, scheme in LOOKS:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        page.goto(large)
+        looked_at(page, "rollouts")
+        assert "paused by grace.hopper@halden.example.com" in page.inner_text("#paused")
+        stages = [" ".join(row.split()) for row in page.locator("#rollouts tbody tr").all_inner_texts()]
+        for row, told in zip(stages, ("10 of 10 done", "2490 of 2490 done", "0 of 2500 done"), strict=True):
+            assert told in row
+        assert "40 (49 may)" in stages[1]
+        waits = page.inner_text(".waits")
+        for told in ("Paused", "the switches of row 7"):
+            assert told in waits
+        causes = page.inner_text(".causes")
+        for told in ("row: 40 nodes Forbidden (compute0", "the admission webhook says no"):
+            assert told in causes
+        page.click(".waits a")
+        assert page.url == f"{large}/reasons/Paused"
+        assert "hullmark resume" in looked_at(page, "reason")
+        context.close()
 
 
 @pytest.fixture(params=LOOKS, ids=[f"{width}-{scheme}" for width, scheme in LOOKS])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import functions_framework
@@ -10,7 +12,10 @@ import pytest
 
 from local import steps
 from shared import telemetry, wiring
-from tests.stories.clusters import Clusters
+from shared.work.rollouts import nudge, shown, start
+from tests.rollouts.rolling import a_rollout
+from tests.stories.clusters import LABELS, Clusters, a_cluster
+from tests.stories.fleet import a_policy
 
 
 class Door(Clusters):
@@ -156,3 +161,27 @@ def test_the_overview_lists_the_whole_and_knows_the_nodes_of_its_clusters(door: 
     assert "<strong>north</strong>" not in out_of_sync  # a cluster is no node
     metrics = door.ask("GET", "/metrics").text
     assert 'hullmark_nodes_not_true{cluster="west"} 1' in metrics
+
+
+def test_a_rollouts_stage_says_in_which_clusters_it_is_out_and_which_are_behind(door: Door) -> None:
+    clusters = [a_cluster(name, labels) for name, labels in LABELS.items()]
+    rack = a_policy("rack", {"names": ["n1", "n2"]}, {"rack": "r2"})
+    door.commits(rack, *clusters, a_rollout({"name": "first", "nodes": {"names": ["n1"]}, "soak": "2d"}), adopted=False)
+    rollout = start("careful", "ada", door.world, door.now).id
+    door.does_not_answer("north")
+    door.cloud.drain()
+    for _ in range(3):
+        door.now += timedelta(minutes=20)
+        nudge(rollout, door.world)
+        door.cloud.drain()
+    (first, _rest) = shown(door.world.rollouts.get(rollout), door.world, door.now).stages
+    assert (first.nodes, first.opened, first.done, first.behind, first.failed) == (3, 3, 2, 1, 0)
+    page = " ".join(re.sub(r"<[^>]+>", " ", door.ask("GET", "/").text).split())
+    for told in (
+        "2 of 3 done",
+        "1 behind",
+        "0 (0 may)",
+        "released: east 1 of 1, north 1 of 1, west 1 of 1",
+        "first: 1 node Unavailable (n1): north does not answer",
+    ):
+        assert told in page
