@@ -166,7 +166,8 @@ def test_the_overview_lists_the_whole_and_knows_the_nodes_of_its_clusters(door: 
 def test_a_rollouts_stage_says_in_which_clusters_it_is_out_and_which_are_behind(door: Door) -> None:
     clusters = [a_cluster(name, labels) for name, labels in LABELS.items()]
     rack = a_policy("rack", {"names": ["n1", "n2"]}, {"rack": "r2"})
-    door.commits(rack, *clusters, a_rollout({"name": "first", "nodes": {"names": ["n1"]}, "soak": "2d"}), adopted=False)
+    first = {"name": "first", "nodes": {"names": ["n1"]}, "soak": "2d"}
+    door.commits(rack, *clusters, a_rollout(first, health={"nodesReady": False}), adopted=False)
     rollout = start("careful", "ada", door.world, door.now).id
     door.does_not_answer("north")
     door.cloud.drain()
@@ -174,8 +175,8 @@ def test_a_rollouts_stage_says_in_which_clusters_it_is_out_and_which_are_behind(
         door.now += timedelta(minutes=20)
         nudge(rollout, door.world)
         door.cloud.drain()
-    (first, _rest) = shown(door.world.rollouts.get(rollout), door.world, door.now).stages
-    assert (first.nodes, first.opened, first.done, first.behind, first.failed) == (3, 3, 2, 1, 0)
+    (stage, _rest) = shown(door.world.rollouts.get(rollout), door.world, door.now).stages
+    assert (stage.nodes, stage.opened, stage.done, stage.behind, stage.failed) == (3, 3, 2, 1, 0)
     page = " ".join(re.sub(r"<[^>]+>", " ", door.ask("GET", "/").text).split())
     for told in (
         "2 of 3 done",
