@@ -62,6 +62,14 @@ def test_one_failure_more_than_the_budget_stops_it(failed: int, stops: bool) -> 
     assert isinstance(decision, Stop) is stops
 
 
+def test_a_stage_opens_only_when_every_batch_of_the_one_before_it_has_ended() -> None:
+    rollout = opened(a_progress(Stage("canary"), Stage(REST), nodes={"a": [1, 5], "b": [1, 5]}), (0, "a", 0, 1), (0, "b", 0, 1))
+    waits = decide(rollout, Facts({"a0": ended()}), NOW + timedelta(days=1))
+    assert isinstance(waits, Wait)
+    assert waits.reason == "BatchRunning"
+    assert decide(rollout, Facts({"a0": ended(), "a1": ended()}), NOW) == Open(1, "a", 0, 5)
+
+
 def test_missing_nodes_are_no_failures() -> None:
     rollout = opened(a_progress(Stage("canary"), Stage(REST), nodes={"c": [5, 5]}), (0, "c", 0, 5))
     assert decide(rollout, Facts({"a0": ended(missing=4)}), NOW) == Open(1, "c", 0, 5)
