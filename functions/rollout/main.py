@@ -65,6 +65,8 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
         progress, facts = look(further, facts_of(further, world, now), looks, world, now)
     progress = settle(progress, facts, world, now)
     send(progress, facts, world)
+    if progress.ended:  # whoever ended it may have been cut off before it was closed
+        world.rollouts.close(progress.id)
     return tell(progress, facts, world, now)
 
 

@@ -61,9 +61,15 @@ class Rollouts:
 
     def _mark(self, state: Progress) -> None:
         if state.ended:
-            self._store.delete(f"{OPEN}{state.id}")
+            self.close(state.id)
         else:
             self._store.create(f"{OPEN}{state.id}", b"")  # one that had ended may be taken back
+
+    def close(self, rollout: str) -> None:
+        """Take the mark of a rollout away that has ended, unless somebody takes it back at this moment."""
+        self._store.delete(f"{OPEN}{rollout}")
+        if not self.get(rollout).ended:
+            self._store.create(f"{OPEN}{rollout}", b"")
 
     def batch(self, rollout: str, number: int) -> tuple[Progress, Batch]:
         """A batch that was recorded, by its number from 1. Raises UnknownRollout."""

@@ -128,3 +128,24 @@ def test_the_request_of_a_batch_that_comes_after_the_rollout_was_taken_back_writ
     fleet.later()
     assert fleet.new() == []
     assert fleet.status.phase == "reverted"
+
+
+def test_a_finished_rollout_is_taken_back_under_another_one_that_is_on_its_way(fleet: Rolling) -> None:
+    fleet.ten_nodes()
+    fleet.starts()
+    first = fleet.rollout
+    fleet.commits(a_policy("tiers", {}, {"tier": "newer"}), a_rollout(CANARY), adopted=False)
+    fleet.starts()
+    control(first, "revert", "ada", fleet.world, fleet.now)
+    fleet.cloud.drain()
+    assert fleet.tiers() == {name: "newer" if name == "n0" else "old" for name in fleet.tiers()}
+    fleet.says("revert")
+    assert set(fleet.tiers().values()) == {"old"}
+
+
+def test_a_rollout_that_has_ended_is_closed_by_the_clock_where_that_was_cut_off(fleet: Rolling) -> None:
+    fleet.ten_nodes()
+    fleet.starts()
+    fleet.world.store.create(f"open-rollouts/{fleet.rollout}", b"")
+    fleet.later(minutes=10)
+    assert fleet.world.rollouts.open() == []

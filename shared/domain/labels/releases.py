@@ -309,7 +309,7 @@ def dropped(state: State, k: int, rollout: str, revision: int, reached: Iterable
     way = state.next
     if way is not None and way.rollout == rollout:
         left = msgspec.structs.replace(state, next=None)
-    elif way is None and state.base == revision and state.base_action == "":
+    elif state.base == revision and state.base_action == "":  # another one that is on its way by now stays so
         left = msgspec.structs.replace(state, base=state.previous, previous=None, under="", bounds=UNBOUND)
         left = msgspec.structs.replace(left, names=_of_others(state, revision))
     else:
