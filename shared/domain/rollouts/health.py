@@ -78,8 +78,10 @@ def looked(rollout: Progress, members: Mapping[str, Sequence[str]], listings: Ma
 
 
 def _unknown(silent: Sequence[str], unsure: Sequence[Member], found: Sequence[Member]) -> str:
-    """Why nothing can be said about the stage; empty where something can."""
-    if silent:
+    """Why nothing can be said about the stage; empty where something can. A cluster that does not answer holds the others up only where
+    none of them has a Ready node to show.
+    """
+    if silent and not any(member.ready for member in found):
         return f"{', '.join(silent[:NAMED])} did not say which nodes are Ready"
     if unsure:
         return f"it is not known whether {named([member.where for member in unsure])} may be called Ready"
