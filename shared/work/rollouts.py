@@ -128,7 +128,10 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
         accepted=accept.accepting(),
         nodes_ready=spec.health.nodes_ready,
     )
-    others = _unfinished(clusters, world, skip_unreadable=supersede)
+    there = _under_way(clusters, world, skip_unreadable=supersede)
+    if closing := next((other for other in there if other.pending in ("finish", "revert")), None):
+        raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {closing.id} is just being {_CLOSING[closing.pending]}: try again in a minute"))
+    others = [other for other in there if other.unfinished]
     for other in others:
         if not supersede:
             raise Rejected(_running(other))
@@ -141,8 +144,12 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
     return progress
 
 
-def _unfinished(clusters: Mapping[str, Released], world: World, *, skip_unreadable: bool) -> list[Progress]:
-    """The rollouts that are on their way in one of these clusters. Raises RecordUnreadable for one that has begun there."""
+_CLOSING = {"finish": "finished", "revert": "reverted"}
+"""What is released follows in the next step of a rollout that ended; until then nothing may begin on top of it."""
+
+
+def _under_way(clusters: Mapping[str, Released], world: World, *, skip_unreadable: bool) -> list[Progress]:
+    """The rollouts that are on their way in one of these clusters, or are being closed. Raises RecordUnreadable for one that has begun."""
     begun = {released.about.next.rollout for released in clusters.values() if released.about.next}
     found: list[Progress] = []
     for rollout in sorted({*begun, *world.rollouts.open()}):
@@ -153,7 +160,7 @@ def _unfinished(clusters: Mapping[str, Released], world: World, *, skip_unreadab
         except RecordUnreadable:
             if rollout in begun and not skip_unreadable:
                 raise
-    return [each for each in found if each.unfinished and not each.clusters.keys().isdisjoint(clusters)]
+    return [each for each in found if not each.ended and not each.clusters.keys().isdisjoint(clusters)]
 
 
 def _refuse_if_overtaken(progress: Progress, by: str, world: World, now: datetime) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -12,6 +12,8 @@ from functions.rollout.main import handle
 from shared.domain.rollouts.progress import Progress
 from shared.ledger.chains import Chain
 from shared.messages import RolloutStep
+from shared.ports import StoreError
+from shared.work.intake import Rejected
 from shared.work.rollouts import Control, control, start
 from tests.rollouts.rolling import CANARY, HALF, Rolling, a_rollout
 from tests.stories.fleet import a_policy
@@ -149,3 +151,26 @@ def test_a_rollout_that_has_ended_is_closed_by_the_clock_where_that_was_cut_off(
     fleet.world.store.create(f"open-rollouts/{fleet.rollout}", b"")
     fleet.later(minutes=10)
     assert fleet.world.rollouts.open() == []
+
+
+def test_nothing_begins_on_top_of_a_rollout_whose_end_is_not_released_yet(fleet: Rolling) -> None:
+    fleet.ten_nodes()
+    finish, away = fleet.world.releases.finish_rollout, [True]
+
+    def breaks(cluster: str, rollout: str, revision: int, by: str, at: datetime) -> None:
+        if away:
+            raise StoreError("the bucket is away")
+        finish(cluster, rollout, revision, by, at)
+
+    fleet.world.releases.finish_rollout = breaks  # type: ignore[method-assign]
+    first = fleet.starts()
+    assert (first.phase, first.pending) == ("done", "finish")
+    fleet.commits(a_policy("tiers", {}, {"tier": "newest"}), a_rollout(), adopted=False)
+    for supersede in (False, True):
+        with pytest.raises(Rejected, match="is just being finished: try again in a minute"):
+            start("careful", "ada", fleet.world, fleet.now, supersede=supersede)
+    away.clear()
+    fleet.later(minutes=1)
+    fleet.starts()
+    fleet.says("revert")
+    assert fleet.world.releases.head("default").mark("n0").revision == 2
