@@ -59,10 +59,11 @@ def paused(world: World) -> Hold | None:
 
 def held(cluster: str, change: Change, in_force: InForce, world: World, now: datetime) -> Hold | None:
     """What holds a change in a cluster back: of the freezes of the newest and of the released revision the stricter, and a pause."""
-    committed = _frozen(in_force.committed, cluster, change, now)
+    pause = paused(world)
     with suppress(RecordUnreadable):  # whoever plans meets that too, and ends with the cause
-        return longest([paused(world), committed, _frozen(in_force.holding(cluster), cluster, change, now)])
-    return longest([paused(world), committed])
+        counting = (in_force.committed, in_force.holding(cluster))
+        return longest([pause, *(_frozen(revision, cluster, change, now) for revision in counting)])
+    return pause
 
 
 def _frozen(revision: Revision | None, cluster: str, change: Change, now: datetime) -> Hold | None:

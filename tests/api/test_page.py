@@ -228,7 +228,7 @@ def looked_at(page: Page, name: str) -> str:
         size = page.viewport_size or {"width": 0}
         scheme = "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
         page.screenshot(path=str(Path(SHOTS) / f"{name}-{size['width']}-{scheme}.png"), full_page=True)
-    page.wait_for_function("document.readyState === 'complete'")  # a page that moves loads itself anew
+    page.wait_for_load_state("load")  # a page that moves loads itself anew
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), "wider than the screen"
     faint: list[Any] = [each for each in page.evaluate(CONTRAST) if each["ratio"] < 4.5]
     assert faint == [], "WCAG AA wants a contrast of 4.5"

@@ -40,6 +40,7 @@ def test_every_schedule_is_sent_once_and_says_what_came_of_it(halden: Hullmark) 
         "version-check": ("version_check", "no clusters"),
         "drift-sweep": ("relabel_request", "nothing to apply"),
         "action-deadlines": ("result_rollup", "0 ended"),
+        "rollouts": ("rollout", "0 rollouts"),
     }
     [sweep] = ran.json["actions"]
     assert (sweep["name"], sweep["result"], sweep["counts"]["missing"]) == ("drift_sweep", "partial_success", 1)
@@ -49,15 +50,15 @@ def test_every_schedule_is_sent_once_and_says_what_came_of_it(halden: Hullmark) 
 def test_the_table_has_a_line_for_each_schedule_and_one_for_each_action(halden: Hullmark) -> None:
     lines = halden("clock", "--once").out.splitlines()
     assert lines[0].split() == ["SCHEDULE", "FUNCTION", "OUTCOME"]
-    assert [line.split()[0] for line in lines[1:4]] == ["version-check", "drift-sweep", "action-deadlines"]
-    assert [(line[:7], "drift_sweep of default: partial_success (1 missing" in line) for line in lines[4:]] == [("action ", True)]
+    assert [line.split()[0] for line in lines[1:5]] == ["version-check", "drift-sweep", "action-deadlines", "rollouts"]
+    assert [(line[:7], "drift_sweep of default: partial_success (1 missing" in line) for line in lines[5:]] == [("action ", True)]
 
 
 def test_before_a_commit_there_is_nothing_to_sweep(hullmark: Hullmark) -> None:
     ran = hullmark("clock", "--once", "-o", "json")
     assert (ran.code, ran.json["actions"]) == (0, [])
     assert [notice["type"] for notice in ran.json["notices"]] == ["dev.hullmark.request.refused.v1"]
-    assert {sent["outcome"] for sent in ran.json["sent"]} == {"no clusters", "refused", "0 ended"}
+    assert {sent["outcome"] for sent in ran.json["sent"]} == {"no clusters", "refused", "0 ended", "0 rollouts"}
 
 
 def test_a_clock_that_is_moved_says_what_is_due_then(hullmark: Hullmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

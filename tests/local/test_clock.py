@@ -10,7 +10,7 @@ import pytest
 
 from local import steps
 from local.cloud.clock import Clock, due
-from shared.messages import DeadlineCheck, Outgoing, RelabelRequest, VersionCheck
+from shared.messages import DeadlineCheck, Outgoing, RelabelRequest, RolloutStep, VersionCheck
 from shared.ports import BusError
 
 SATURDAY = datetime(2026, 11, 21, 3, 20, tzinfo=UTC)
@@ -62,12 +62,13 @@ def test_every_schedule_of_the_house_sends_a_message_that_its_function_can_read(
     clock = Clock(steps.load().schedules.values(), bus, print)
     for minute in range(60):
         clock.tick(SATURDAY.replace(minute=minute))
-    readers = {model.TOPIC: model for model in (DeadlineCheck, RelabelRequest, VersionCheck)}
+    readers = {model.TOPIC: model for model in (DeadlineCheck, RelabelRequest, RolloutStep, VersionCheck)}
     for topic, data in bus.sent:
         readers[topic].parse(data)
     assert {topic: sum(sent == topic for sent, _ in bus.sent) for topic in readers} == {
         "action-deadlines": 12,
         "relabel-requests": 1,
+        "rollouts": 60,
         "version-checks": 6,
     }
     assert json.loads(next(data for topic, data in bus.sent if topic == "relabel-requests")) == {"name": "drift_sweep"}
@@ -76,4 +77,4 @@ def test_every_schedule_of_the_house_sends_a_message_that_its_function_can_read(
 def test_a_bus_that_refuses_is_told_and_does_not_stop_the_clock() -> None:
     said: list[str] = []
     Clock(steps.load().schedules.values(), Kept(refuses=True), said.append).tick(SATURDAY)
-    assert said == ["clock: version-checks: no", "clock: action-deadlines: no"]
+    assert said == ["clock: version-checks: no", "clock: action-deadlines: no", "clock: rollouts: no"]

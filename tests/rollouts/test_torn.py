@@ -99,7 +99,7 @@ def test_nothing_opens_by_what_can_not_be_read_and_what_is_restored_goes_on(kind
         assert unread
         assert fleet.status.reason == "BatchRefused"
         fleet.says("retry")
-    goes_on(fleet)
-    goes_on(fleet)
+    for _ in range(4):
+        goes_on(fleet)
     (status,) = listed(fleet.world, fleet.now)
     assert (status.phase, fleet.new()) == ("done", EVERY), status
