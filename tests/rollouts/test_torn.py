@@ -76,8 +76,8 @@ def goes_on(fleet: Rolling) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_opens_by_what_can_not_be_read_and_what_is_restored_goes_on(kind: str, damage: str) -> None:
     telemetry.write_to(None)
+    rollout, found = written()  # first, because the newest fleet is the one that functions work for
     fleet = Shown()
-    rollout, found = written()
     torn = newest(kind)
     store = fleet.world.store
     for key in [*store.keys("")]:
