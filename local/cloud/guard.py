@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import hmac
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -65,10 +65,32 @@ def refusal(cause: str) -> ApiError:
     return ApiError(403, "Forbidden", cause, [Said(message=cause, reason="Forbidden")])
 
 
+class Told:
+    """What a signal's handler may set while the same thread waits for it.
+
+    `threading.Event` is no such thing: its lock is not reentrant, so a signal that arrives while `wait` holds it blocks for ever.
+    """
+
+    def __init__(self) -> None:
+        self._signals: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        """End the wait."""
+        self._signals.put(None)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait, for so many seconds at most; whether it was set."""
+        try:
+            self._signals.get(timeout=timeout)
+        except Empty:
+            return False
+        return True
+
+
 @contextlib.contextmanager
-def until_told() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, SIGTERM and SIGHUP (the terminal is closed) set."""
-    ended = threading.Event()
+def until_told() -> Iterator[Told]:
+    """What Ctrl-C, SIGTERM and SIGHUP (the terminal is closed) set."""
+    ended = Told()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     previous = {number: signal.signal(number, lambda *_: ended.set()) for number in numbers}
     try:

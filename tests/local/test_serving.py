@@ -264,3 +264,36 @@ def test_who_serves_is_the_caller_whatever_a_header_says() -> None:
 
 def test_a_free_port_is_free() -> None:
     socket.create_server(("127.0.0.1", free_port())).close()
+
+
+SIGNALLED_WHILE_IT_WAITS = """
+import signal, sys, threading
+from local.cloud.guard import until_told
+
+def told(at):
+    lines = 0
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        if event == "line" and lines == at:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+    with until_told() as ended:
+        late = threading.Timer(0.05, signal.pthread_kill, [threading.main_thread().ident, signal.SIGTERM])
+        late.start()  # for a wait of fewer lines than that
+        sys.settrace(trace)
+        ended.wait()
+        sys.settrace(None)
+        late.join()
+    return lines >= at
+
+at = 1
+while told(at):
+    at += 1
+print("lines of the wait:", at)
+"""
+
+
+def test_a_signal_at_any_line_of_the_wait_ends_it() -> None:
+    ran = subprocess.run([sys.executable, "-c", SIGNALLED_WHILE_IT_WAITS], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.stdout.startswith("lines of the wait:"), ran.stderr
