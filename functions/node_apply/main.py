@@ -22,7 +22,8 @@ from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.releases import Mark
 from shared.domain.outcomes import NOT_RELEASED, RELEASED_SINCE, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 from shared.ledger.actions import NeverPlanned
-from shared.ledger.records import RecordUnreadable
+from shared.ledger.records import RecordUnreadable, missing
+from shared.ledger.releases import release_key
 from shared.ledger.revisions import UnknownRevision
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult, TryAgain
 from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Stale
@@ -117,7 +118,7 @@ def as_released(task: NodeApply, world: World) -> NodeApply:
     if task.release and task.release == released.k:
         return task
     if task.release > released.k:
-        raise RecordUnreadable(f"releases/{task.cluster}/{task.release:06}.json", "it is missing")
+        raise missing(release_key(task.cluster, task.release))
     marks = {node.name: released.mark(node.name) for node in task.nodes}
     outdated = [node for node in task.nodes if _outdated(node, task, marks[node.name])]
     for node in outdated:

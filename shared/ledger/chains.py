@@ -10,7 +10,7 @@ import contextlib
 import itertools
 from typing import NamedTuple
 
-from shared.ledger.records import RecordUnreadable, numbered
+from shared.ledger.records import missing, numbered
 from shared.ports import ObjectStore, StoreError
 
 HINTS = 3
@@ -53,7 +53,7 @@ class Chain:
         """One object that is known to exist. Raises RecordUnreadable."""
         body = self._store.get(self.key(k))
         if body is None:
-            raise RecordUnreadable(self.key(k), "it is missing")
+            raise missing(self.key(k))
         return body
 
     def append(self, k: int, body: bytes) -> bool:

@@ -7,13 +7,13 @@ rollouts/<id>/places/<cluster>/<i>.json     a share: the stages of the nodes who
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
 
 from shared.domain.labels.places import LAST, place_of
-from shared.ledger.records import RecordUnreadable, read_as
+from shared.ledger.records import read_there
 from shared.ports import ObjectStore
 
 SHARE_SIZE = 2000
@@ -101,17 +101,11 @@ class Places:
             yield from names[max(0, start - first) : None if end is None else end - first]
 
     def _read_index(self, rollout: str, cluster: str) -> Index:
-        return self._read(_index_key(rollout, cluster), lambda body: msgspec.json.decode(body, type=Index))
+        return read_there(self._store, _index_key(rollout, cluster), lambda body: msgspec.json.decode(body, type=Index))
 
     def _read_share(self, rollout: str, cluster: str, number: int) -> dict[str, int]:
         key = f"rollouts/{rollout}/places/{cluster}/{number:05}.json"
-        return self._read(key, lambda body: msgspec.json.decode(body, type=dict[str, int]))
-
-    def _read(self, key: str, read: Callable[[bytes], T]) -> T:
-        body = self._store.get(key)
-        if body is None:
-            raise RecordUnreadable(key, "it is missing")
-        return read_as(key, body, read)
+        return read_there(self._store, key, lambda body: msgspec.json.decode(body, type=dict[str, int]))
 
 
 def _index_key(rollout: str, cluster: str) -> str:

@@ -39,6 +39,19 @@ def read_record(store: ObjectStore, key: str, model: type[R]) -> R | None:
     return None if body is None else read_as(key, body, model.model_validate_json)
 
 
+def read_there(store: ObjectStore, key: str, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of an object that must be there. Raises RecordUnreadable, also where it is missing."""
+    body = store.get(key)
+    if body is None:
+        raise missing(key)
+    return read_as(key, body, read)
+
+
+def missing(key: str) -> RecordUnreadable:
+    """The error of an object that must be there, and is not."""
+    return RecordUnreadable(key, "it is missing")
+
+
 def read_as(key: str, body: bytes, read: Callable[[bytes], T]) -> T:
     """What `read` makes of the object's bytes. Raises RecordUnreadable."""
     try:

@@ -32,6 +32,7 @@ from shared.domain.labels.releases import (
     Act,
     Bounds,
     Cause,
+    CauseKind,
     Ended,
     Entry,
     Mark,
@@ -49,7 +50,7 @@ from shared.domain.labels.releases import (
 from shared.domain.names import SITE_TAGS
 from shared.ledger.chains import Chain
 from shared.ledger.places import Places
-from shared.ledger.records import RecordUnreadable, read_as, read_record
+from shared.ledger.records import RecordUnreadable, missing, read_as, read_record, read_there
 from shared.ledger.revisions import Revision, Revisions, UnknownRevision, revision_key
 from shared.ports import ObjectStore
 
@@ -60,6 +61,9 @@ SHARES_KEPT = 256
 ACTS_KEPT = 1000
 """Acts of which a process remembers whether they were an override, and its labels."""
 BEGAN = "upgrades/releases"
+RELEASING: tuple[CauseKind, ...] = ("action", "rollout begun", "rollout taken back")
+"""Causes by which an action, or a rollout, is found to have released before."""
+TAKEN_BACK: tuple[CauseKind, ...] = ("rollout taken back",)
 
 T = TypeVar("T")
 Names = dict[str, Entry]
@@ -251,22 +255,16 @@ class Releases:
         return Chain(self._store, f"releases/{cluster}/", f"release-heads/{cluster}/")
 
     def _read(self, cluster: str, k: int, body: bytes | None = None) -> Released:
-        return Released(k, self._state(_key(cluster, k), body), self._share, self._stage_of(cluster))
+        return Released(k, self._state(release_key(cluster, k), body), self._share, self._stage_of(cluster))
 
     def _state(self, key: str, body: bytes | None = None) -> State:
-        body = body if body is not None else self._store.get(key)
-        if body is None:
-            raise RecordUnreadable(key, "it is missing")
-        return read_as(key, body, lambda text: msgspec.json.decode(text, type=State))
+        return read_there(self._store, key, _as_state) if body is None else read_as(key, body, _as_state)
 
     def _whole(self, key: str) -> State:
         return Released(0, self._state(key), self._share).whole() if key else State()
 
     def _read_share(self, key: str) -> Names:
-        body = self._store.get(key)
-        if body is None:
-            raise RecordUnreadable(key, "it is missing")
-        return read_as(key, body, lambda text: msgspec.json.decode(text, type=Names))
+        return read_there(self._store, key, lambda text: msgspec.json.decode(text, type=Names))
 
     def _before(self) -> State:
         """The state of a cluster that has none: in a store from before releases, the newest site action's revision is everybody's."""
@@ -287,15 +285,11 @@ class Releases:
         try:
             return self._revisions.get(number)
         except UnknownRevision as lost:
-            raise RecordUnreadable(revision_key(number), "it is missing") from lost
+            raise missing(revision_key(number)) from lost
 
     def override_of(self, mark: Mark) -> Override:
         """The override that a mark names. Raises RecordUnreadable."""
-        key = f"overrides/{mark.override}.json"
-        found = read_record(self._store, key, Override)
-        if found is None:
-            raise RecordUnreadable(key, "it is missing")
-        return found
+        return read_there(self._store, _override_key(mark.override), Override.model_validate_json)
 
     def overrides(self, cluster: str, released: Released, acts: int) -> Iterator[Override]:
         """The overrides that the newest so many acts brought, as far as they can be read."""
@@ -312,10 +306,10 @@ class Releases:
         """An action's release, among the acts after `since`; None where it has released nothing. Raises RecordUnreadable."""
         return self._found(cluster, action, since, self.head(cluster).k)
 
-    def _found(self, cluster: str, action: str, since: int, newest: int) -> Act | None:
+    def _found(self, cluster: str, action: str, since: int, newest: int, kinds: Collection[CauseKind] = RELEASING) -> Act | None:
         for k in range(since + 1, newest + 1):
             cause = self._read(cluster, k).about.cause
-            if (cause.kind, cause.action) in ((kind, action) for kind in ("action", "rollout begun", "rollout taken back")):
+            if cause.action == action and cause.kind in kinds:
                 return Act(k, cause.revision, action)
         return None
 
@@ -327,7 +321,7 @@ class Releases:
         ended = functools.cache(self._ended)
 
         def decide(state: State, k: int) -> State:
-            return to_all(state, Act(k, revision, action), ended, under=_key(cluster, k - 1) if k > 1 else "", bounds=bounds)
+            return to_all(state, Act(k, revision, action), ended, under=release_key(cluster, k - 1) if k > 1 else "", bounds=bounds)
 
         return self._change(cluster, decide, Cause("action", action, revision), by, at, since=since)
 
@@ -392,11 +386,11 @@ class Releases:
         self, cluster: str, rollout: str, revision: int, reached: Collection[str], *, since: int, by: str, at: datetime
     ) -> None:
         """Take a rollout back; `reached` are the nodes that it was released to. One that had not begun here never will."""
-        emptied = str(ULID())
-        self._store.create(f"overrides/{emptied}.json", Override(cluster=cluster, node="", labels={}, by=by, at=at).to_bytes())
         cause = Cause("rollout taken back", rollout, revision)
-        if self._found_kind(cluster, cause, since):
+        if self._found(cluster, rollout, since, self.head(cluster).k, TAKEN_BACK):
             return
+        emptied = str(ULID())
+        self._store.create(_override_key(emptied), Override(cluster=cluster, node="", labels={}, by=by, at=at).to_bytes())
 
         def decide(state: State, k: int) -> State:
             left = dropped(state, k, rollout, revision, reached, emptied, self._stage_of(cluster))
@@ -404,15 +398,11 @@ class Releases:
 
         self._change(cluster, decide, cause, by, at)
 
-    def _found_kind(self, cluster: str, wanted: Cause, since: int) -> bool:
-        acts = (self._read(cluster, k).about.cause for k in range(since + 1, self.head(cluster).k + 1))
-        return any((cause.kind, cause.action) == (wanted.kind, wanted.action) for cause in acts)
-
     def override(self, cluster: str, node: str, labels: Mapping[str, str], by: str, at: datetime) -> str:
         """Put labels on a node in place of the documents', until its next release; the override's id."""
         override = str(ULID())
         kept = Override(cluster=cluster, node=node, labels=dict(labels), by=by, at=at)
-        self._store.create(f"overrides/{override}.json", kept.to_bytes())
+        self._store.create(_override_key(override), kept.to_bytes())
         self._change(
             cluster,
             lambda state, k: overridden(state, k, node, override, self._ended, self._stage_of(cluster)),
@@ -489,8 +479,17 @@ class Releases:
         return key
 
 
-def _key(cluster: str, k: int) -> str:
+def release_key(cluster: str, k: int) -> str:
+    """The object of an act."""
     return f"releases/{cluster}/{k:06}.json"
+
+
+def _override_key(override: str) -> str:
+    return f"overrides/{override}.json"
+
+
+def _as_state(body: bytes) -> State:
+    return msgspec.json.decode(body, type=State)
 
 
 def _share_of(name: str, count: int) -> int:

@@ -35,7 +35,7 @@ from shared.domain.documents.access import Access, Outdated, kept
 from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source
 from shared.domain.labels.impact import RevisionImpact
 from shared.domain.names import COMMITTED, REJECTED, SITE_TAGS
-from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record
+from shared.ledger.records import RecordUnreadable, numbered, read_as, read_record, read_there
 from shared.ports import ObjectStore, StoreError
 
 if TYPE_CHECKING:
@@ -317,10 +317,7 @@ class Revisions:
 
     def staged(self, key: str) -> Staged:
         """What was staged under this key."""
-        collection = read_record(self._store, key, Staged)
-        if collection is None:
-            raise RecordUnreadable(key, "it is missing")
-        return collection
+        return read_there(self._store, key, Staged.model_validate_json)
 
     def _newest_staged(self, collection: str, after: str = "") -> str:
         keys = self._store.keys(f"staged/{collection}/", after=after)

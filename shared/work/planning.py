@@ -117,11 +117,6 @@ class Planned:
     impact: Impact | None = None
     """What it does to the cluster; None where nodes are named, and where they were sent out before."""
 
-    @property
-    def names(self) -> list[str]:
-        """Every node that is meant."""
-        return [*(task.name for task in self.tasks), *self.unchanged, *(outcome.subject for outcome in self.settled)]
-
     def add(self, name: str, decided: Settled | Write) -> None:
         """Sort one node's decision in."""
         match decided:
