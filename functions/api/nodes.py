@@ -193,7 +193,7 @@ def put_labels(path: NodePath, query: PutQuery, body: Labels) -> Response:
         raise ApiError(400, "Invalid labels", "; ".join(problems), [Said(message=problem, reason="InvalidLabel") for problem in problems])
     kept = {} if query.adopt else at.kept(labels)
     difference = diff(DeclaredLabels({**kept, **labels}, {}), at.node, owner=at.cluster.owner)
-    refuse_held(at.cluster_name, at.in_force, world, world.clock())
+    refuse_held([at.cluster_name], at.in_force, world, world.clock())
     override = _record(at, labels, world)
     try:
         after = _apply(at, {**kept, **labels}, force=query.force) if difference.write else at.node

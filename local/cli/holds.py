@@ -39,6 +39,8 @@ def _words(status: PauseStatus) -> Iterable[str]:
         return
     yield f"the fleet is paused by {status.by}: {status.reason}"
     yield f"{status.writing} part(s) are still being written, {status.parked} wait; `hullmark resume` lets everything go on"
+    if status.unreadable:
+        yield f"{status.unreadable} action(s) have a plan that can't be read (`hullmark actions list`): parts of them may still be written"
 
 
 @click.group()

@@ -154,10 +154,11 @@ def _held_with_the_fleet(action: str, world: World) -> bool:
     """Whether a pause of the fleet holds an action. What takes a rollout back is a person's word, and passes."""
     if world.pauses.paused() is None:
         return False
-    asked = world.actions.find(action)
-    if asked is None or not asked.rollout:
+    try:
+        asked = world.actions.find(action)
+        return asked is None or not asked.rollout or not world.rollouts.batch(asked.rollout, asked.batch or 0)[1].back
+    except RecordUnreadable:
         return True
-    return not world.rollouts.batch(asked.rollout, asked.batch or 0)[1].back
 
 
 def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> RelabelRequest:

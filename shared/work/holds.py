@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Literal
@@ -19,7 +19,9 @@ from shared.world import World
 
 
 class PauseStatus(BaseModel):
-    """Whether the fleet is paused, by whom and why; `writing`: parts of actions that are under way, `parked`: parts that wait."""
+    """Whether the fleet is paused, by whom and why; `writing`: parts of actions that are under way, `parked`: parts that wait,
+    `unreadable`: actions whose parts can't be counted.
+    """
 
     paused: bool
     by: str = ""
@@ -27,6 +29,7 @@ class PauseStatus(BaseModel):
     reason: str = ""
     writing: int = 0
     parked: int = 0
+    unreadable: int = 0
 
 
 class FreezeEntry(BaseModel):
@@ -57,18 +60,28 @@ def paused(world: World) -> Hold | None:
     return Hold("Paused", f"{word.by} paused the fleet at {word.at:%Y-%m-%d %H:%M} UTC: {word.reason}; {how}", word.at)
 
 
-def held(cluster: str, change: Change, in_force: InForce, world: World, now: datetime) -> Hold | None:
-    """What holds a change in a cluster back: of the freezes of the newest and of the released revision the stricter, and a pause."""
+def held(clusters: Iterable[str], change: Change, in_force: InForce, world: World, now: datetime) -> dict[str, Hold]:
+    """What holds a change back, by cluster: a pause, and of the freezes of the newest and of the released revision the stricter.
+
+    A revision that can't be read takes no other's freeze away; whoever plans by it meets that too, and ends with the cause.
+    """
     pause = paused(world)
-    with suppress(RecordUnreadable):  # whoever plans meets that too, and ends with the cause
-        counting = (in_force.committed, in_force.holding(cluster))
-        return longest([pause, *(_frozen(revision, cluster, change, now) for revision in counting)])
-    return pause
+    freezing = {cluster: [_frozen(revision, cluster, change, now) for revision in _guarding(cluster, in_force)] for cluster in clusters}
+    holds = {cluster: longest([pause, *freezes]) for cluster, freezes in freezing.items()}
+    return {cluster: hold for cluster, hold in holds.items() if hold}
 
 
-def _frozen(revision: Revision | None, cluster: str, change: Change, now: datetime) -> Hold | None:
-    if revision is None:
-        return None
+def _guarding(cluster: str, in_force: InForce) -> Iterator[Revision]:
+    """The revisions whose freezes count in a cluster, as far as they can be read."""
+    looks: tuple[Callable[[], Revision | None], ...] = (lambda: in_force.committed, lambda: in_force.holding(cluster))
+    for look in looks:
+        with suppress(RecordUnreadable):
+            revision = look()
+            if revision and revision.policies.freezes:
+                yield revision
+
+
+def _frozen(revision: Revision, cluster: str, change: Change, now: datetime) -> Hold | None:
     policies = revision.policies
     return frozen(policies.freezes, cluster, policies.cluster_labels.get(cluster, {}), change, now)
 
@@ -87,7 +100,8 @@ def resume(by: str, world: World, now: datetime) -> PauseStatus:
         if world.pauses.paused() or not any(world.actions.parked(action) for action in _going(world)):
             raise
     for action in _going(world):
-        go_on(action, world)
+        with suppress(RecordUnreadable):  # its deadline ends it; the others go on
+            go_on(action, world)
     return status(world)
 
 
@@ -98,24 +112,26 @@ def _going(world: World) -> Iterator[str]:
 
 def status(world: World) -> PauseStatus:
     """Whether the fleet is paused, and how many parts of actions are being written or wait."""
-    writing = parked = 0
-    for action in world.actions.open():
-        plan = world.actions.plan(action)
-        waiting = len(world.actions.parked(action))
-        parked += waiting
-        writing += len(plan.parts) - len(world.actions.recorded(action)) - waiting if plan else 0
     word = world.pauses.paused()
-    if word is None:
-        return PauseStatus(paused=False, writing=max(0, writing), parked=parked)
-    return PauseStatus(paused=True, by=word.by, at=word.at, reason=word.reason, writing=max(0, writing), parked=parked)
+    found = PauseStatus(paused=True, by=word.by, at=word.at, reason=word.reason) if word else PauseStatus(paused=False)
+    for action in world.actions.open():
+        waiting = len(world.actions.parked(action))
+        found.parked += waiting
+        try:
+            plan = world.actions.plan(action)
+        except RecordUnreadable:
+            found.unreadable += 1
+            continue
+        sent = len(plan.parts) if plan else 0
+        found.writing += max(0, sent - len(world.actions.recorded(action)) - waiting)
+    return found
 
 
 def freezes(world: World, now: datetime) -> FreezeList:
     """Every freeze of the newest revision, and of the released ones, that has not ended."""
     in_force = world.releases.look()
     clusters = world.labelled_clusters(in_force.committed) if in_force.committed else {}
-    counting = [in_force.committed, *(in_force.holding(cluster) for cluster in clusters)]
-    revisions = {revision.number: revision for revision in counting if revision}
+    revisions = {revision.number: revision for cluster in clusters for revision in _guarding(cluster, in_force)}
     entries = [entry for revision in revisions.values() for entry in _entries(revision, now)]
     return FreezeList(freezes=sorted(entries, key=lambda entry: (entry.ends, entry.name, entry.revision)))
 

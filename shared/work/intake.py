@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -134,10 +134,10 @@ def refuse_during_rollout(released: Released, cluster: str, world: World) -> Non
         raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {way.rollout} is on its way in cluster {cluster}: {how}"))
 
 
-def refuse_held(cluster: str, in_force: InForce, world: World, now: datetime) -> None:
-    """Raises Rejected where a freeze or a pause holds changes of labels in a cluster."""
-    if hold := held(cluster, "labels", in_force, world, now):
-        raise Rejected(Refusal(hold.reason, f"cluster {cluster}: {hold.message}"))
+def refuse_held(clusters: Iterable[str], in_force: InForce, world: World, now: datetime) -> None:
+    """Raises Rejected where a freeze or a pause holds changes of labels in one of the clusters."""
+    if holds := held(clusters, "labels", in_force, world, now):
+        raise Rejected(*(Refusal(hold.reason, f"cluster {cluster}: {hold.message}") for cluster, hold in holds.items()))
 
 
 def batch_of(request: RelabelRequest, action: str, world: World, now: datetime) -> ActionRequest:
@@ -207,10 +207,8 @@ def accept(
         for cluster in clusters:
             refuse_older(request, revision.number, in_force.state(cluster))
     if request.name != DRIFT_SWEEP and not request.dry_run:
-        for cluster in clusters:
-            refuse_held(cluster, in_force, world, now)
-            if request.target_nodes is not None:
-                continue
+        refuse_held(clusters, in_force, world, now)
+        for cluster in clusters if request.target_nodes is None else ():
             with contextlib.suppress(RecordUnreadable):  # planning meets that too, and the action ends with the cause
                 refuse_during_rollout(in_force.state(cluster), cluster, world)
     return world.actions.accept(

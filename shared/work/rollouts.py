@@ -278,8 +278,7 @@ def facts_of(progress: Progress, world: World, now: datetime) -> Facts:
 def _held(progress: Progress, world: World, now: datetime) -> Hold | None:
     if progress.phase != "running":
         return None
-    in_force = world.releases.look()
-    return longest([held(cluster, "labels", in_force, world, now) for cluster in progress.clusters])
+    return longest(held(progress.clusters, "labels", world.releases.look(), world, now).values())
 
 
 def _fact(batch: Batch, world: World, now: datetime) -> Fact | None:

@@ -50,15 +50,16 @@ def sweeps(fleet: Fleet) -> None:
     fleet.cloud.drain()
 
 
-def once_sent(fleet: Fleet, then: Callable[[], object]) -> None:
-    """Do this when the first part is on its way."""
-    publish, done = fleet.cloud.publish, list[str]()
+def once_sent(fleet: Fleet, then: Callable[[], object], parts: int = 1) -> None:
+    """Do this when so many parts are on their way."""
+    publish, seen = fleet.cloud.publish, list[str]()
 
     def watched(topic: str, messages: Sequence[Outgoing]) -> None:
         publish(topic, messages)
-        if topic == NodeApply.TOPIC and not done:
-            done.append(topic)
-            then()
+        if topic == NodeApply.TOPIC:
+            seen.append(topic)
+            if len(seen) == parts:
+                then()
 
     fleet.world.bus.publish = watched  # type: ignore[method-assign]
 
@@ -202,3 +203,39 @@ def test_a_word_that_can_not_be_read_counts_as_a_pause_until_somebody_resumes(fl
     assert "pauses/000002.json in the store can't be read" in refused(fleet, target_nodes=["n1"])
     assert not resume("ada", fleet.world, fleet.now).paused
     assert fleet.ended(fleet.relabels("n1")).result == "success"
+
+
+# --- torn records
+
+
+def tear(fleet: Fleet, key: str) -> None:
+    """Half of an object is left."""
+    body = fleet.world.store.get(key)
+    assert body is not None
+    fleet.world.store.delete(key)
+    fleet.world.store.create(key, body[: len(body) // 2])
+
+
+def test_a_released_revision_that_cant_be_read_takes_no_freeze_of_the_newest_one_away(fleet: Fleet) -> None:
+    fleet.commits(rack("r2"), a_freeze(), adopted=False)
+    tear(fleet, next(key for key in fleet.world.store.keys("revisions/000001/") if key.endswith("/policies.json")))
+    for known in ("revisions", "releases"):
+        fleet.world.__dict__.pop(known)  # as another process would find it
+    assert refused(fleet, name="update_site").startswith("Frozen")
+    assert [entry.name for entry in freezes(fleet.world, fleet.now).freezes] == ["quiet"]
+
+
+def test_an_action_whose_plan_cant_be_read_holds_up_neither_a_pause_nor_the_others(fleet: Fleet) -> None:
+    fleet.has_nodes(n2={})
+    once_sent(fleet, lambda: pause("wait", "ada", fleet.world, fleet.now), parts=2)
+    torn, going = fleet.sends(target_nodes=["n1"]), fleet.sends(target_nodes=["n2"])
+    fleet.cloud.drain()
+    tear(fleet, f"actions/{torn}/plan.json")
+    tear(fleet, f"actions/{torn}/parked/0001.json")
+    said = status(fleet.world)
+    assert (said.paused, said.parked, said.unreadable) == (True, 2, 1)
+
+    resume("ada", fleet.world, fleet.now)
+    fleet.cloud.drain()
+    assert fleet.ended(going).result == "success"
+    assert fleet.labels("n2")["rack"] == "r2"
