@@ -21,7 +21,7 @@ from shared.domain.names import UPDATE_VERSIONS
 from shared.domain.versions.clusters import VersionStep
 from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.notices import Due, due
-from shared.domain.versions.plans import ClusterPlan, Planner, updates_of
+from shared.domain.versions.plans import ClusterPlan, Planner, going, updates_of
 from shared.ledger.actions import deadline
 from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
@@ -98,9 +98,9 @@ def send(updates: list[VersionUpdate], fresh: list[Due], sent: Sent, world: Worl
 
 def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
     """The update that one cluster is due, recorded as an action; and what came of looking."""
-    pending = updates_of(plan.decisions)
+    pending = going(plan.decisions)
     if not pending:
-        return None, "up to date"
+        return None, "held" if updates_of(plan.decisions) else "up to date"
     if not plan.open and not check.force_window:
         return None, "outside their window"
     if check.dry_run:

@@ -152,13 +152,23 @@ def _offers(offers: list[OfferEntry]) -> Iterable[Any]:
 
 
 def _decisions(decisions: list[DecisionEntry]) -> Iterable[Any]:
-    yield grid(("cluster", "component", "subject", "from", "to", "kind", "window", "reason"), (
+    columns = ("cluster", "component", "subject", "from", "to", "kind", "window", "held", "expires", "forced to", "reason")
+    yield grid(columns, (
         (decision.cluster, decision.component, decision.subject, decision.from_ or "-", "stuck" if decision.error else decision.to or "-",
-         decision.kind or "-", "open" if decision.window.open else decision.window.next or "-", decision.code)
+         decision.kind or "-", "open" if decision.window.open else decision.window.next or "-", _held(decision), decision.expires or "-",
+         decision.forcedTo or "-", decision.code)
         for decision in decisions
     ))  # fmt: skip
     due, stuck = sum(decision.changes for decision in decisions), sum(decision.error for decision in decisions)
-    yield f"{due} to update, {stuck} stuck, {len(decisions) - due - stuck} up to date"
+    held = sum(decision.held is not None for decision in decisions)
+    yield f"{due} to update, {held} of them held, {stuck} stuck, {len(decisions) - due - stuck} up to date"
+
+
+def _held(decision: DecisionEntry) -> str:
+    """What keeps it back and until when, or why it goes all the same."""
+    if decision.held is None:
+        return decision.waived.reason if decision.waived else "-"
+    return f"{decision.held.reason} until {decision.held.until}" if decision.held.until else decision.held.reason
 
 
 def _events(events: list[ForecastEntry]) -> Iterable[Any]:

@@ -309,6 +309,10 @@ def test_a_decision_is_printed_with_its_window_whether_open_or_not() -> None:
         "code": "AutoUpdateConfigured",
         "description": 'Updated Kubernetes version from "1.27.3" to "1.27.4"',
         "window": {"open": True, "next": None},
+        "expires": None,
+        "forcedTo": None,
+        "held": None,
+        "waived": None,
     }
 
 

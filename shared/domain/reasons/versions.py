@@ -29,6 +29,10 @@ VERSIONS = Group(
         "ClusterDeleting": Reason("the cluster is being deleted"),
         "VersionNotDeclared": Reason("the document names no version; the server chooses one when the cluster is created"),
         "UpdateRunning": Reason("the provider is still busy with an earlier change of this cluster"),
+        # why a forced update goes although something would keep it back
+        "ExpiryBeforeStage": Reason("the version expires before the update's stage begins: it goes in the last window before that"),
+        "ExpiryBeforeDeferralEnds": Reason("the version expires before its deferral ends: the update goes in the last window before that"),
+        "ForcedDespiteFreeze": Reason("the freeze lets forced updates go: its document says `allowForced: true`"),
         # why it cannot happen
         "NoConsecutiveMinor": Reason(
             "the profile has no version in the next minor, and minors are never skipped", "add one to the profile"

@@ -39,11 +39,33 @@ class StepEntry(Answer):
     description: str
 
 
+class HeldEntry(Answer):
+    """What keeps an update back; `until` is null where nobody knows when that ends."""
+
+    reason: str
+    message: str
+    until: str | None
+
+
+class WaivedEntry(Answer):
+    """Why an update goes although something would keep it back."""
+
+    reason: str
+    message: str
+
+
 class DecisionEntry(StepEntry):
-    """One entry of `versions plan`. `error`: it is stuck until a person acts."""
+    """One entry of `versions plan`. `error`: it is stuck until a person acts.
+
+    `expires`: when the version in `from` does; `forcedTo`: what it is or by then would be forced to, null where that is nothing.
+    """
 
     error: bool
     window: Opening
+    expires: str | None = None
+    forcedTo: str | None = None  # noqa: N815
+    held: HeldEntry | None = None
+    waived: WaivedEntry | None = None
 
     @property
     def changes(self) -> bool:

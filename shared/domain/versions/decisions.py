@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeVar
 
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.catalogue import AMD64, ARCHITECTURE, CONTAINERD, CloudProfile, Image, ImageVersion, MachineType, Runtime
 from shared.domain.versions.classification import DEPRECATED, EXPIRED, PREVIEW, UNAVAILABLE, Offered
 from shared.domain.versions.clusters import FleetCluster, Pool
+from shared.domain.versions.held import Held, Waived
 from shared.domain.versions.reasons import AUTO_UPDATE, IMAGE_REASONS, KUBERNETES_REASONS, MISSING, TRIGGERS
 from shared.domain.versions.reasons import EXPIRED as EXPIRED_TRIGGER
 from shared.domain.versions.semver import InvalidVersion, Version, compare, constrain, normalize, parse
@@ -26,6 +27,10 @@ Subject = Literal["kubernetes", "machineImage"]
 Kind = Literal["auto", "force"]
 Result = TypeVar("Result")
 ZERO = parse("0.0.0").key
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+"""What is dated later (9999-12-31 is common) is meant not to come: nothing is foretold beyond."""
+MOMENT = timedelta(seconds=1)
+"""After its expiration date a version has expired; at it, it has not."""
 AUTO_STEP, FORCE_STEP = "a higher patch version for automatic update", "version for forceful update"
 """What failed, in the original's words."""
 
@@ -75,6 +80,19 @@ class Decision:
     current: str | None
     outcome: VersionOutcome
     image: str = ""
+    expires: datetime | None = None
+    """When the current version expires."""
+    forced: Update | None = None
+    """What it would be forced to by then; what it is forced to, where that is due. None: it never expires, or nothing would be there."""
+    held: Held | None = None
+    """What keeps it back."""
+    waived: Waived | None = None
+    """Why it goes although something would keep it back."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something. The cap may yield a pool's own version again, which changes nothing."""
+        return isinstance(self.outcome, Update) and self.outcome.to != self.current
 
     @property
     def description(self) -> str:
@@ -104,6 +122,7 @@ class VersionRules:
         self._known_kubernetes: dict[tuple[str, bool], VersionOutcome] = {}
         self._known_images: dict[tuple[object, ...], VersionOutcome] = {}
         self._capped: dict[tuple[Update, str], VersionOutcome] = {}
+        self._expires: dict[tuple[str, str], datetime | None] = {}
 
     def decide(self, cluster: FleetCluster) -> list[Decision]:
         """Everything about one cluster, in the order it is applied: images, control plane, the pools' own Kubernetes versions."""
@@ -132,9 +151,7 @@ class VersionRules:
             return Keep("VersionNotDeclared")
         known = self._known_kubernetes.get((current, auto))
         if known is None:
-            if self._kubernetes is None:
-                self._kubernetes = Track(self.profile.kubernetes, self._now)
-            known = self._known_kubernetes[current, auto] = _decide_kubernetes(self._kubernetes, current, auto)
+            known = self._known_kubernetes[current, auto] = _decide_kubernetes(self._track(), current, auto)
         return known
 
     def pool_kubernetes(self, current: str, auto: bool, control_plane: str | None) -> VersionOutcome:
@@ -169,6 +186,42 @@ class VersionRules:
         if known is None:
             known = self._known_images[decided] = _decide_image(track, pool.image, pool.image_version, cluster.auto_image)
         return known
+
+    def outcome_of(self, decision: Decision, cluster: FleetCluster) -> VersionOutcome:
+        """The outcome, by these rules, for the component of a cluster that a decision is about."""
+        pool = next((pool for pool in cluster.pools if f"worker/{pool.name}" == decision.component), None)
+        if pool is not None and decision.subject == "machineImage":
+            return self.image(pool, cluster)
+        control_plane = self.kubernetes(cluster.kubernetes, cluster.auto_kubernetes)
+        if pool is None or pool.kubernetes is None:
+            return control_plane
+        reached = control_plane.to if isinstance(control_plane, Update) else cluster.kubernetes
+        return self.pool_kubernetes(pool.kubernetes, cluster.auto_kubernetes, reached)
+
+    def expires(self, decision: Decision) -> datetime | None:
+        """When the version that a decision is about expires, as the profile says."""
+        if decision.current is None:
+            return None
+        key = (decision.image, decision.current)
+        if key not in self._expires:
+            self._expires[key] = self._expiry(decision.image, decision.current)
+        return self._expires[key]
+
+    def _expiry(self, image: str, current: str) -> datetime | None:
+        if image:
+            versions = next((listed.versions for listed in self.profile.images if listed.name == image), ())
+            return next((offered.expires for offered in versions if offered.version == current), None)
+        try:
+            offer = _listed_as(self._track(), current)
+        except InvalidVersion:
+            return None
+        return offer.expires if offer else None
+
+    def _track(self) -> Track:
+        """The Kubernetes versions."""
+        if self._kubernetes is None:
+            self._kubernetes = Track(self.profile.kubernetes, self._now)
+        return self._kubernetes
 
     def verdicts(self, cluster: FleetCluster, decision: Decision) -> list[tuple[str, str, str]]:
         """Every version on offer for what a decision is about: version, classification, and why it was chosen or not."""
@@ -236,6 +289,20 @@ class Timeline:
             self._rules[stretch] = VersionRules(self.profile, now)
         return self._rules[stretch]
 
+    def decide(self, cluster: FleetCluster, now: datetime) -> list[Decision]:
+        """Everything about one cluster, with the ends of its versions and what it would be forced to by then."""
+        rules = self.at(now)
+        return [self._foreseen(decision, cluster, rules) for decision in rules.decide(cluster)]
+
+    def _foreseen(self, decision: Decision, cluster: FleetCluster, rules: VersionRules) -> Decision:
+        expires = rules.expires(decision)
+        if isinstance(decision.outcome, Update) and decision.outcome.trigger != AUTO_UPDATE:
+            return replace(decision, expires=expires, forced=decision.outcome)
+        if expires is None or expires >= NEVER or isinstance(decision.outcome, Stuck):
+            return replace(decision, expires=expires)
+        by_then = self.at(expires + MOMENT).outcome_of(decision, cluster)
+        return replace(decision, expires=expires, forced=by_then if isinstance(by_then, Update) else None)
+
     def changes_after(self, now: datetime) -> datetime | None:
         """The next moment after which some version counts as something else."""
         stretch = bisect_left(self.transitions, now)
@@ -261,11 +328,12 @@ Keeps = Callable[[Version], bool]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A version on offer: its text, what it parses to (None: it doesn't), and what it counts as."""
+    """A version on offer: its text, what it parses to (None: it doesn't), what it counts as, and when it expires."""
 
     text: str
     version: Version | None
     stage: str
+    expires: datetime | None
 
 
 class Track:
@@ -274,7 +342,7 @@ class Track:
     def __init__(self, versions: Iterable[Offered], now: datetime, name: str = "", strategy: str = "patch") -> None:
         self.name = name
         self.strategy = strategy
-        self.offers = tuple(Offer(version.version, _parsed(version.version), version.at(now)) for version in versions)
+        self.offers = tuple(Offer(version.version, _parsed(version.version), version.at(now), version.expires) for version in versions)
 
     def _readable(self) -> Iterator[tuple[Offer, Version]]:
         """All but previews, which nothing ever chooses. Raises InvalidVersion at one that cannot be read."""
@@ -378,11 +446,18 @@ def _decide_kubernetes(track: Track, current: str, auto: bool) -> VersionOutcome
 
 
 def _kubernetes_trigger(track: Track, current: str, auto: bool) -> str | None:
-    wanted = constrain(f"= {normalize(current)}") if track.offers else None
-    for offer in track.offers:
-        if wanted is not None and wanted.accepts(parse(normalize(offer.text))):
-            return EXPIRED_TRIGGER if offer.stage == EXPIRED else AUTO_UPDATE if auto else None
-    return MISSING
+    offer = _listed_as(track, current)
+    if offer is None:
+        return MISSING
+    return EXPIRED_TRIGGER if offer.stage == EXPIRED else AUTO_UPDATE if auto else None
+
+
+def _listed_as(track: Track, current: str) -> Offer | None:
+    """The first version on offer that counts as the current one. Raises InvalidVersion."""
+    if not track.offers:
+        return None
+    wanted = constrain(f"= {normalize(current)}")
+    return next((offer for offer in track.offers if wanted.accepts(parse(normalize(offer.text)))), None)
 
 
 def parse_for_update(current: str) -> Version:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import takewhile
 
 from shared.domain.versions.answers import ForecastEntry
 from shared.domain.versions.clusters import FleetCluster
-from shared.domain.versions.decisions import Decision, Stuck, Timeline
+from shared.domain.versions.decisions import NEVER, Decision, Stuck, Timeline
 from shared.domain.versions.plans import Planner, after, moment_text, step_of, updates_of
 
 TICK = timedelta(seconds=1)
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-"""What is dated later (9999-12-31 is common) is meant not to come: nothing is foretold beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator
         if opening is None:
             return
         at, until = max(opening[0], moment), opening[1]
-        decisions = timeline.at(at).decide(cluster)
+        decisions = timeline.decide(cluster, at)
         for decision in decisions:
             dead_end = (decision.component, decision.subject, decision.current, decision.outcome.code)
             if isinstance(decision.outcome, Stuck) and dead_end not in known:

@@ -14,14 +14,17 @@ from shared.domain.versions.answers import (
     DecisionEntry,
     ExplainedDecision,
     Explanation,
+    HeldEntry,
     NextStage,
     OfferEntry,
     Opening,
+    WaivedEntry,
 )
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
+from shared.domain.versions.holding import Holding, nothing_holds, with_holds
 from shared.domain.versions.profiles import Gardener
 from shared.domain.versions.windows import Window
 
@@ -39,8 +42,9 @@ class ClusterPlan:
 class Planner:
     """Plans the clusters of a fleet; every profile is compiled once for each stretch of time."""
 
-    def __init__(self, fleet: Gardener) -> None:
+    def __init__(self, fleet: Gardener, holding: Holding = nothing_holds) -> None:
         self.fleet = fleet
+        self._holding = holding
         self._timelines: dict[tuple[str, str, bool], Timeline | None] = {}
 
     def timeline(self, cluster: FleetCluster) -> Timeline | None:
@@ -56,11 +60,11 @@ class Planner:
         timeline = self.timeline(cluster)
         if timeline is None:
             return without_profile(cluster)
-        decisions = timeline.at(now).decide(cluster)
+        decisions = timeline.decide(cluster, now)
         if cluster.deleting:
             gone = Keep("ClusterDeleting")
             return [Decision(decision.component, decision.subject, decision.current, gone, decision.image) for decision in decisions]
-        return decisions
+        return with_holds(decisions, cluster, self._holding, now)
 
     def plan(self, now: datetime, clusters: Iterable[FleetCluster] | None = None) -> Iterator[ClusterPlan]:
         """The plan of every cluster, one at a time."""
@@ -74,7 +78,12 @@ class Planner:
 
 def updates_of(decisions: Iterable[Decision]) -> list[Decision]:
     """The decisions that change something. The cap may yield a pool's own version again, which changes nothing."""
-    return [decision for decision in decisions if isinstance(decision.outcome, Update) and decision.outcome.to != decision.current]
+    return [decision for decision in decisions if decision.changes]
+
+
+def going(decisions: Iterable[Decision]) -> list[Decision]:
+    """The decisions that change something and that nothing holds back."""
+    return [decision for decision in updates_of(decisions) if decision.held is None]
 
 
 def after(cluster: FleetCluster, updates: Iterable[Decision]) -> FleetCluster:
@@ -99,6 +108,10 @@ def decision_entry(plan: ClusterPlan, decision: Decision) -> DecisionEntry:
     return DecisionEntry(
         **step_of(plan.cluster.id, decision),
         error=isinstance(decision.outcome, Stuck),
+        expires=time_text(decision.expires),
+        forcedTo=decision.forced.to if decision.forced else None,
+        held=HeldEntry(reason=held.reason, message=held.message, until=time_text(held.until)) if (held := decision.held) else None,
+        waived=WaivedEntry(reason=waived.reason, message=waived.message) if (waived := decision.waived) else None,
         window=Opening(open=plan.open, next=time_text(plan.next)),
     )
 

@@ -75,6 +75,15 @@ class Window:
                 if end + timedelta(seconds=1) > now:
                     yield begin, end
 
+    def last_before(self, moment: datetime) -> tuple[datetime, datetime] | None:
+        """First and last second of the last opening that begins before a moment, freezes cut out; None where there is none for years."""
+        today = moment.astimezone(self.zone or UTC).date()
+        for offset in range(1, -_SEARCH_DAYS, -1):
+            for begin, end in reversed(list(_thawed(*self._on(today + timedelta(days=offset)), self.freezes))):
+                if begin < moment:
+                    return begin, end
+        return None
+
     def _contains(self, now: datetime) -> bool:
         if self.always:
             return True
