@@ -6,11 +6,13 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 from msgspec import structs
 
 from shared.domain.documents.kinds import REST, NodeMatch, StageSpec
+from shared.domain.holds import Hold
 from shared.domain.labels.places import place_of
 from shared.domain.rollouts.decisions import Done, Facts, Open, Stop, Wait, after, budget, decide
 from shared.domain.rollouts.places import Candidate, resolve
@@ -60,6 +62,16 @@ def test_one_failure_more_than_the_budget_stops_it(failed: int, stops: bool) -> 
     rollout = opened(a_progress(Stage("canary"), Stage(REST), nodes={"c": [5, 5]}, failed=1), (0, "c", 0, 5))
     decision = decide(rollout, Facts({"a0": ended(failed)}), NOW)
     assert isinstance(decision, Stop) is stops
+
+
+@pytest.mark.parametrize(("reason", "what"), [("Frozen", Stop), ("Paused", Wait)])
+def test_what_is_out_stops_it_under_a_freeze_and_waits_under_a_pause_of_every_write(
+    reason: Literal["Frozen", "Paused"], what: type[Stop | Wait]
+) -> None:
+    rollout = opened(a_progress(Stage("canary"), Stage(REST), nodes={"c": [5, 5]}), (0, "c", 0, 5))
+    held = Hold(reason, "not now", NOW)
+    assert isinstance(decide(rollout, Facts({"a0": ended(failed=1)}, held), NOW), what)
+    assert decide(rollout, Facts({"a0": ended()}, held), NOW) == Wait(reason, "not now", NOW)
 
 
 def test_a_stage_opens_only_when_every_batch_of_the_one_before_it_has_ended() -> None:

@@ -8,7 +8,7 @@ A cluster that does not answer holds nobody else up: it gets the change with the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -16,7 +16,7 @@ from msgspec import structs
 
 from shared.domain.documents.kinds import REST
 from shared.domain.holds import Hold
-from shared.domain.rollouts.health import AGAIN, named, watched
+from shared.domain.rollouts.health import AGAIN, named, newest_stage, watched
 from shared.domain.rollouts.progress import HEALTHY, RUNNING, Batch, Fact, Progress, Said, When, given
 
 BATCH = 5000
@@ -99,7 +99,7 @@ def _next(rollout: Progress, facts: Facts, now: datetime) -> Decision:
             who = "somebody who decides: `hullmark rollout retry`, `revert` or `abort`"
             return Wait(said.reason, said.message, said.at, who=who)
     if facts.held:
-        return Wait(facts.held.reason, facts.held.message, facts.held.since, facts.held.until)
+        return _harmed(rollout, facts) or Wait(facts.held.reason, facts.held.message, facts.held.since, facts.held.until)
     if unplaced := sorted(set(rollout.clusters) - set(rollout.placed)):
         return Wait("PlacesUnresolved", f"the nodes of cluster {unplaced[0]} are being assigned to stages", rollout.started.at)
     if empty := _empty(rollout):
@@ -115,6 +115,17 @@ def _next(rollout: Progress, facts: Facts, now: datetime) -> Decision:
     return Done()
 
 
+def _harmed(rollout: Progress, facts: Facts) -> Stop | None:
+    """Why what is out already stops the rollout under a freeze. A pause of the fleet holds every write, the way back of a stop too."""
+    stage = newest_stage(rollout)
+    if stage < 0 or facts.held is None or facts.held.reason != "Frozen":
+        return None
+    tries = rollout.newest_batches(stage)
+    counted = [batch for batch in tries if not _again(rollout, batch, facts)]
+    unwell = _unwell(rollout, stage)
+    return _beyond(rollout, stage, counted, facts) or (unwell if isinstance(unwell, Stop) else None)
+
+
 def _empty(rollout: Progress) -> str:
     """The first stage that means no node at all, but for the rest."""
     sums = {stage.name: sum(meant[number] for meant in rollout.meant.values()) for number, stage in enumerate(rollout.stages)}
@@ -122,16 +133,22 @@ def _empty(rollout: Progress) -> str:
 
 
 def needs_a_look(rollout: Progress, facts: Facts, now: datetime) -> bool:
-    """Whether the nodes of the open stage have to be looked at now: while it is written and soaks, before anything more opens or it ends,
-    and until what the last look found is in order.
+    """Whether the nodes of the open stage have to be looked at now: while it is written and soaks, in a freeze too, before anything more
+    opens or it ends, and until what the last look found is in order.
     """
-    if watched(rollout) < 0:
+    stage, held = watched(rollout), facts.held
+    if stage < 0 or rollout.phase != "running" or (held and held.reason != "Frozen"):
         return False
-    decision = decide(structs.replace(rollout, nodes_ready=False), facts, now)
-    if isinstance(decision, Wait):
-        soaks = decision.reason in ("BatchRunning", "Soaking")
-        return soaks or (rollout.phase == "running" and not facts.held and rollout.health != HEALTHY)
-    return isinstance(decision, Open) or (isinstance(decision, Done) and rollout.phase == "running")
+    match decide(structs.replace(rollout, nodes_ready=False), replace(facts, held=None), now):
+        case Wait(reason="BatchRunning" | "Soaking"):
+            return True
+        case Open(stage=opens):
+            return opens == stage or held is None or rollout.health != HEALTHY
+        case Done():
+            return held is None or rollout.health != HEALTHY
+        case Stop():
+            return False
+    return rollout.health != HEALTHY
 
 
 def after(rollout: Progress, decision: Decision, facts: Facts, now: datetime, action: str) -> Progress:

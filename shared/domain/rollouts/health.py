@@ -54,10 +54,14 @@ def baseline(names: Sequence[str], listing: Listing | None) -> Baseline:
     return Baseline(others, [name for name in names if name in listing and listing[name] is None])
 
 
+def newest_stage(rollout: Progress) -> int:
+    """The newest stage that has opened; -1 where none has."""
+    return max((batch.stage for batch in rollout.batches if not batch.back), default=-1)
+
+
 def watched(rollout: Progress) -> int:
-    """The stage whose nodes are looked at: the newest that has opened; -1 where none has."""
-    forward = (batch.stage for batch in rollout.batches if not batch.back)
-    return max(forward, default=-1) if rollout.nodes_ready else -1
+    """The stage whose nodes are looked at; -1 where none are."""
+    return newest_stage(rollout) if rollout.nodes_ready else -1
 
 
 def looked(rollout: Progress, members: Mapping[str, Sequence[str]], listings: Mapping[str, Listing | None], now: datetime) -> Health:
