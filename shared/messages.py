@@ -273,7 +273,10 @@ class NodeChanged(NodeChange, Message):
 
 
 class VersionCheck(Message):
-    """Classify, decide and issue updates for these clusters (none named: all)."""
+    """Classify, decide and issue updates for these clusters (none named: all).
+
+    They are named FLEET:NAMESPACE/NAME, or NAMESPACE/NAME or NAME where there is one of it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "version-checks"
@@ -302,6 +305,9 @@ class VersionUpdate(Message):
     action: ActionId
     part: PartNumber = 0
     cluster: str
+    """`namespace/name`"""
+    fleet: str | None = None
+    """None: sent by an earlier release, which knew clusters by their name alone."""
     updates: list[ComponentUpdate]
     force_window: bool = False
 

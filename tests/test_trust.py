@@ -147,7 +147,8 @@ def test_a_revision_from_before_that_names_a_file_is_refused_where_it_is_opened(
         fleets.view()
     assert "kubeconfig.path, which is no longer accepted" in str(world.revisions.get(1).clusters["old"])
     assert isinstance(world.revisions.get(1).clusters["sound"], Access)
-    assert [said.partition(" ")[0] for said in fleets.unreachable] == ["Cluster/old", "Cluster/seeded", "Cluster"]
+    assert [said.partition(": ")[2].partition(" ")[0] for said in fleets.unreachable] == ["Cluster/old", "Cluster/seeded", "Cluster"]
+    assert [trouble.fleet for trouble in fleets.troubles] == list(old)
     assert not ran.exists()
 
 

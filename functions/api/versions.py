@@ -46,7 +46,11 @@ class CalendarQuery(FleetQuery):
 class FleetClusterPath(BaseModel):
     """A cluster of the fleet."""
 
-    cluster: str = Field(min_length=1, max_length=512, description="NAMESPACE/NAME, or NAME where there is one of it.")
+    cluster: str = Field(
+        min_length=1,
+        max_length=512,
+        description="FLEET:NAMESPACE/NAME, or NAMESPACE/NAME or NAME where there is one of it. :NAMESPACE/NAME is the Shoot document.",
+    )
 
 
 def _seen(query: FleetQuery) -> tuple[FleetVersions, datetime]:

@@ -19,6 +19,7 @@ from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATE
 from shared.domain.outcomes import Outcome, OutcomeKind
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.clusters import FleetCluster, VersionStep
+from shared.domain.versions.identity import full_name
 from shared.domain.versions.semver import InvalidVersion, parse
 from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
@@ -38,7 +39,7 @@ def version_apply(event: CloudEvent) -> None:
     delivery = Delivery.from_event(event)
     with telemetry.handling("version_apply", delivery) as line:
         task = VersionUpdate.parse(delivery.data)
-        line.action, line.subject = task.action, task.cluster
+        line.action, line.subject = task.action, name_of(task)
         world = wiring.world()
         try:
             line.outcome(handle(task, world, world.clock(), last=delivery.attempt >= LAST_ATTEMPT))
@@ -62,7 +63,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
         return "parked"
     try:
         revision = world.releases.look().committed
-        cluster = world.fleets(revision).find(task.cluster)
+        cluster = world.fleets(revision).find(task.cluster, task.fleet)
     except RecordUnreadable as torn:
         result = PartResult(action=task.action, part=task.part, outcomes=[lost_record(step.key, str(torn)) for step in steps])
         world.bus.publish(PartResult.TOPIC, [result.outgoing()])
@@ -70,7 +71,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     if world.actions.stopped(task.action):
         outcomes = [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps]
     elif cluster is None:
-        outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {task.cluster}") for step in steps]
+        outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {name_of(task)}") for step in steps]
     elif cluster[1].deleting:
         outcomes = [_outcome(step, "skipped", "ClusterDeleting", sentence("ClusterDeleting")) for step in steps]
     elif not (task.force_window or cluster[1].maintain or cluster[1].window.open(now)):
@@ -84,6 +85,11 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     world.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
     world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
+
+
+def name_of(task: VersionUpdate) -> str:
+    """The full name of its cluster."""
+    return full_name(task.fleet or "", task.cluster)
 
 
 def carry_out(steps: list[VersionStep], fleet: Fleet, cluster: FleetCluster, left: Callable[[], float]) -> Iterator[Outcome]:
@@ -141,6 +147,7 @@ def notice(task: VersionUpdate, outcome: Outcome, now: datetime) -> Notice:
     step = next(update for update in task.updates if f"{update.component}/{update.subject}" == outcome.subject)
     data = {
         "cluster": task.cluster,
+        "fleet": task.fleet or "",
         "action": task.action,
         **step.model_dump(by_alias=True),
         "outcome": outcome.outcome,
@@ -148,4 +155,4 @@ def notice(task: VersionUpdate, outcome: Outcome, now: datetime) -> Notice:
         "message": outcome.message,
     }
     kind = NOTICES[outcome.outcome]
-    return Notice(id=kind.id(f"{task.action}/{outcome.subject}"), type=kind.type, subject=task.cluster, time=now, data=data)
+    return Notice(id=kind.id(f"{task.action}/{outcome.subject}"), type=kind.type, subject=name_of(task), time=now, data=data)

@@ -18,8 +18,10 @@ from cloudevents.http import CloudEvent
 from shared import telemetry, wiring
 from shared.domain.actions import UNREADABLE, ActionRequest, Plan, action_id
 from shared.domain.names import UPDATE_VERSIONS
-from shared.domain.versions.clusters import VersionStep
+from shared.domain.versions.answers import UnknownFleetCluster
+from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.decisions import Decision, Update
+from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.notices import Due, due
 from shared.domain.versions.plans import ClusterPlan, Planner, going, updates_of
 from shared.ledger.actions import deadline
@@ -54,13 +56,13 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
     """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it."""
     revision = world.releases.look().committed
     fleets = world.fleets(revision)
-    planner = Planner(fleets.view())
+    view = fleets.view()
+    planner = Planner(view)
     sent = Sent(world.store, now)
     tally: Counter[str] = Counter()
     updates: list[VersionUpdate] = []
     fresh: list[Due] = []
-    wanted = planner.fleet.clusters if check.clusters is None else check.clusters
-    for plan in planner.plan(now, [planner.fleet.clusters[name] for name in wanted if name in planner.fleet.clusters]):
+    for plan in planner.plan(now, wanted(check, view, tally)):
         if not check.dry_run:
             timeline = planner.timeline(plan.cluster)
             notices = due(plan, timeline.profile if timeline else None, now)
@@ -76,6 +78,20 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
         sent.forget()
     tally["unreachable"] += len(fleets.unreachable)
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"
+
+
+def wanted(check: VersionCheck, view: FleetView, tally: Counter[str]) -> list[FleetCluster]:
+    """The clusters that a check is about. A name that no cluster has, or several, is left out and counted with its reason."""
+    if check.clusters is None:
+        return list(view.clusters.values())
+    clusters: dict[str, FleetCluster] = {}
+    for name in check.clusters:
+        try:
+            cluster = view.named(name)
+            clusters[cluster.full_name] = cluster
+        except UnknownFleetCluster as unknown:
+            tally[f"not checked ({unknown})"] += 1
+    return list(clusters.values())
 
 
 def send(updates: list[VersionUpdate], fresh: list[Due], sent: Sent, world: World, now: datetime) -> int:
@@ -134,7 +150,7 @@ def attempts(plan: ClusterPlan, steps: list[VersionStep], now: datetime) -> Iter
     content = "" if opening else hashlib.sha256(" ".join(f"{step.key}={step.current}>{step.to}" for step in steps).encode()).hexdigest()
     began = opening or now.replace(hour=0, minute=0, second=0, microsecond=0)
     for number in range(1, 50):
-        yield action_id(f"versions/{plan.cluster.id}/{content}/{number}", began)
+        yield action_id(f"versions/{plan.cluster.full_name}/{content}/{number}", began)
 
 
 def in_order(pending: list[Decision]) -> list[VersionStep]:
@@ -160,7 +176,7 @@ def accept(
     request = ActionRequest(
         id=action,
         name=UPDATE_VERSIONS,
-        cluster=plan.cluster.id,
+        cluster=plan.cluster.full_name,
         revision=revision,
         requested_by="version_check",
         requested_at=now,
@@ -181,4 +197,6 @@ def message(check: VersionCheck, plan: ClusterPlan, steps: list[VersionStep], ac
         if isinstance(outcome, Update):
             move = {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to, "image": step.image}
             updates.append(ComponentUpdate(**move, kind=outcome.kind, reason=outcome.reason))
-    return VersionUpdate(action=action, part=1, cluster=plan.cluster.id, updates=updates, force_window=check.force_window)
+    return VersionUpdate(
+        action=action, part=1, cluster=plan.cluster.id, fleet=plan.cluster.fleet, updates=updates, force_window=check.force_window
+    )

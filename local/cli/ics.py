@@ -28,9 +28,9 @@ def calendar_bytes(events: Iterable[ForecastEntry], now: datetime) -> bytes:
 def _entry(event: ForecastEntry, now: datetime) -> Entry:
     at, until = datetime.fromisoformat(event.at), datetime.fromisoformat(event.until)
     what = event.image or "Kubernetes"
-    where = event.cluster if event.component == "controlPlane" else f"{event.cluster} {event.component}"
+    where = event.full_name if event.component == "controlPlane" else f"{event.full_name} {event.component}"
     step = f"stuck on {event.from_}" if event.stuck else f"{event.from_} → {event.to}"
-    identity = "|".join([event.cluster, event.component, event.subject, event.from_ or "", step, at.isoformat()])
+    identity = "|".join([event.full_name, event.component, event.subject, event.from_ or "", step, at.isoformat()])
     entry = Entry()
     entry.add("uid", f"{sha256(identity.encode()).hexdigest()[:32]}@hullmark.dev")
     entry.add("dtstamp", now)

@@ -14,6 +14,7 @@ from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import PENDING, emit, grid, output_option
 from shared.domain.documents.reading import Document, DocumentsRefused, Source, read
 from shared.domain.versions.answers import DecisionEntry, Explanation, ForecastEntry, OfferEntry
+from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import gardener
 
 if TYPE_CHECKING:
@@ -93,7 +94,11 @@ def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None
 @now_option
 @output_option
 def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
-    """Explain the decisions for a cluster (NAMESPACE/NAME, or NAME if unique), with every version considered."""
+    """Explain the decisions for a cluster, with every version considered.
+
+    CLUSTER is FLEET:NAMESPACE/NAME, where FLEET is the name of the Cluster document that leads to it; or NAMESPACE/NAME or NAME, if unique.
+    :NAMESPACE/NAME is the Shoot document.
+    """
     explanation = seen(files, live, now).why(cluster, now)
     _warn(explanation.unreachable)
     emit(form, explanation.model_dump(mode="json"), lambda: _why(explanation))
@@ -110,6 +115,7 @@ def seen(files: tuple[str, ...], live: bool, now: datetime) -> Versions:
 
 def versions_of(files: tuple[str, ...], live: bool, now: datetime) -> FleetVersions:
     """The clusters and profiles of these files; `live`: what their Cluster documents name, too. Raises DocumentsRefused."""
+    from shared.domain.versions.fleets import FleetView
     from shared.work.versions import FleetVersions
 
     sources = read_files(files)
@@ -117,7 +123,7 @@ def versions_of(files: tuple[str, ...], live: bool, now: datetime) -> FleetVersi
     fleet = gardener(documents)
     if problems or fleet.problems:
         raise DocumentsRefused([*problems, *fleet.problems])
-    return _live(documents, sources, now) if live else FleetVersions(fleet)
+    return _live(documents, sources, now) if live else FleetVersions(FleetView({DOCUMENTS: fleet}))
 
 
 def _live(documents: list[Document], sources: Sequence[Source], now: datetime) -> FleetVersions:
@@ -154,7 +160,7 @@ def _offers(offers: list[OfferEntry]) -> Iterable[Any]:
 def _decisions(decisions: list[DecisionEntry]) -> Iterable[Any]:
     columns = ("cluster", "component", "subject", "from", "to", "kind", "window", "held", "expires", "forced to", "reason")
     yield grid(columns, (
-        (decision.cluster, decision.component, decision.subject, decision.from_ or "-", "stuck" if decision.error else decision.to or "-",
+        (decision.full_name, decision.component, decision.subject, decision.from_ or "-", "stuck" if decision.error else decision.to or "-",
          decision.kind or "-", "open" if decision.window.open else decision.window.next or "-", _held(decision), decision.expires or "-",
          decision.forcedTo or "-", decision.code)
         for decision in decisions
@@ -173,7 +179,7 @@ def _held(decision: DecisionEntry) -> str:
 
 def _events(events: list[ForecastEntry]) -> Iterable[Any]:
     yield grid(("at", "cluster", "component", "subject", "from", "to", "kind", "reason"), (
-        (event.at, event.cluster, event.component, event.subject, event.from_ or "-", "stuck" if event.stuck else event.to or "-",
+        (event.at, event.full_name, event.component, event.subject, event.from_ or "-", "stuck" if event.stuck else event.to or "-",
          event.kind or "-", event.code)
         for event in events
     ))  # fmt: skip
@@ -181,7 +187,8 @@ def _events(events: list[ForecastEntry]) -> Iterable[Any]:
 
 def _why(explanation: Explanation) -> Iterable[Any]:
     following = explanation.window.next or "at any time"
-    yield f"{explanation.cluster} on {explanation.profile}; window {'open' if explanation.window.open else 'closed'}, next {following}"
+    state = "open" if explanation.window.open else "closed"
+    yield f"{explanation.full_name} on {explanation.profile}; window {state}, next {following}"
     for decision in explanation.decisions:
         target = decision.to or ("stuck" if decision.error else "stays")
         yield f"\n{decision.component} {decision.subject} {decision.from_} → {target} ({decision.code})"

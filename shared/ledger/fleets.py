@@ -1,4 +1,4 @@
-"""All fleets of a revision as one: its Shoot documents, and the live ones that its Cluster documents name.
+"""All fleets of a revision, side by side: its Shoot documents, and the live ones that its Cluster documents name.
 
 fleet/<namespace>/<name>/<n>.json   the n-th change of a cluster that lives in documents, and those before it that count from its Shoot on
 
@@ -9,15 +9,18 @@ later ones, and takes its own back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from shared.domain.actions import UNREADABLE
 from shared.domain.documents.access import Outdated
 from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
 from shared.domain.versions.clusters import FleetCluster, VersionStep
+from shared.domain.versions.fleets import FleetView, Trouble
+from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import Gardener, gardener
 from shared.ledger.records import RecordUnreadable, numbered, read_as
 from shared.ports import ClusterError, Fleet, ObjectStore, Refused, Stale
@@ -38,8 +41,8 @@ class DocumentFleet:
     def __init__(self, store: ObjectStore, shoots: Mapping[str, FleetCluster]) -> None:
         self._store = store
         self._shoots = shoots
-        self.unreadable: list[str] = []
-        """Why a cluster was left out of `clusters`."""
+        self.unreadable: dict[str, str] = {}
+        """The clusters that were left out of `clusters`, and why."""
 
     def clusters(self) -> Iterator[FleetCluster]:
         changed = {key.split("/")[1] + "/" + key.split("/")[2] for key in self._store.keys("fleet/")} if self._shoots else set()
@@ -47,7 +50,7 @@ class DocumentFleet:
             try:
                 yield self._now(cluster) if _folder(name) in changed else cluster
             except RecordUnreadable as torn:  # what it runs is unknown: it is left alone, the others go on
-                self.unreadable.append(f"{name}: {torn}")
+                self.unreadable[name] = str(torn)
 
     def cluster(self, name: str) -> FleetCluster | None:
         return self._now(self._shoots[name]) if name in self._shoots else None
@@ -139,40 +142,56 @@ def _folder(name: str) -> str:
     return "/".join(quote(part, safe="") for part in name.split("/", 1))
 
 
+def unreadable_in(part: Fleet) -> Mapping[str, str]:
+    """The clusters that a fleet left out of its last listing because they could not be read, and why."""
+    left_out: Mapping[str, str] = getattr(part, "unreadable", {})
+    return left_out
+
+
 @dataclass
 class Fleets:
-    """Several fleets as one, under the profiles of the documents (which win over a fleet's own of the same name)."""
+    """Several fleets side by side, by name. A profile of the documents serves clusters whose own fleet has none of that name."""
 
-    parts: Sequence[Fleet]
+    parts: Mapping[str, Fleet]
     documents: Gardener = field(default_factory=Gardener)
-    unreachable: list[str] = field(default_factory=list)
-    """Why a fleet could not be listed; the others are decided all the same."""
+    troubles: list[Trouble] = field(default_factory=list)
+    """What could not be opened, listed or read; everything else is decided all the same."""
 
-    def view(self) -> Gardener:
+    @property
+    def unreachable(self) -> list[str]:
+        """The troubles, one line each."""
+        return [str(trouble) for trouble in self.troubles]
+
+    def view(self) -> FleetView:
         """All clusters and profiles as they are now."""
-        seen = Gardener()
-        for part in self.parts:
+        seen = {DOCUMENTS: replace(self.documents, clusters={})}
+        for name, part in self.parts.items():
             try:
-                profiles, namespaced = part.profiles()
-                listed = list(part.clusters())
+                seen[name] = self._seen(name, part)
             except ClusterError as error:
-                self.unreachable.append(str(error))
-                continue
-            self.unreachable += part.unreadable if isinstance(part, DocumentFleet) else []
-            seen.profiles |= {profile.name: profile for profile in profiles}
-            seen.namespaced |= {(own.namespace, own.name): own for own in namespaced}
-            seen.clusters |= {cluster.id: cluster for cluster in listed}
-        seen.profiles |= self.documents.profiles
-        seen.namespaced |= self.documents.namespaced
-        return seen
+                self.troubles.append(Trouble(name, error.reason, str(error)))
+        return FleetView(seen)
 
-    def find(self, name: str) -> tuple[Fleet, FleetCluster] | None:
-        """The fleet that has a cluster of this id, and the cluster read anew."""
-        for part in reversed(self.parts):
-            cluster = part.cluster(name)
-            if cluster is not None:
-                return part, cluster
-        return None
+    def _seen(self, name: str, part: Fleet) -> Gardener:
+        profiles, namespaced = part.profiles()
+        clusters = {cluster.id: replace(cluster, fleet=name) for cluster in part.clusters()}
+        self.troubles += [Trouble(name, UNREADABLE, message, cluster) for cluster, message in unreadable_in(part).items()]
+        if name == DOCUMENTS:
+            return replace(self.documents, clusters=clusters)
+        own = {(profile.namespace, profile.name): profile for profile in namespaced}
+        return Gardener({profile.name: profile for profile in profiles}, own, clusters)
+
+    def find(self, name: str, fleet: str | None = None) -> tuple[Fleet, FleetCluster] | None:
+        """The fleet that has a cluster of this id, and the cluster read anew.
+
+        `fleet` None: any that has it, for the messages and records of earlier releases, which name no fleet. Raises Refused where
+        several have it.
+        """
+        parts = self.parts if fleet is None else {fleet: self.parts[fleet]} if fleet in self.parts else {}
+        found = {part: cluster for part, fleet_there in parts.items() if (cluster := fleet_there.cluster(name)) is not None}
+        if len(found) > 1:
+            raise Refused("AmbiguousCluster", f"{name} is in several fleets: {', '.join(part or 'the documents' for part in found)}")
+        return next(((self.parts[part], replace(cluster, fleet=part)) for part, cluster in found.items()), None)
 
 
 Opener = Callable[[str, "ClusterSpec"], Fleet]
@@ -182,14 +201,14 @@ Opener = Callable[[str, "ClusterSpec"], Fleet]
 def fleets_of(store: ObjectStore, documents: list[Document], declared: Mapping[str, ClusterSpec | Outdated], opened: Opener) -> Fleets:
     """The fleets of a revision: its Shoots, then whatever its Cluster documents' `provider` opens."""
     read = gardener(documents)
-    parts: list[Fleet] = [DocumentFleet(store, read.clusters)]
-    unreachable: list[str] = []
+    parts: dict[str, Fleet] = {DOCUMENTS: DocumentFleet(store, read.clusters)}
+    troubles: list[Trouble] = []
     for name, spec in declared.items():
         if isinstance(spec, Outdated):
-            unreachable.append(spec.message)
+            troubles.append(Trouble(name, "ClusterUnknown", spec.message))
         elif spec.provider != "none":
             try:
-                parts.append(opened(name, spec))
+                parts[name] = opened(name, spec)
             except Refused as error:
-                unreachable.append(str(error))
-    return Fleets(parts, read, unreachable)
+                troubles.append(Trouble(name, error.reason, str(error)))
+    return Fleets(parts, read, troubles)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList, UnknownFleetCluster
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
 from shared.domain.versions.plans import Planner, decision_entry, explained, offers_of
-from shared.domain.versions.profiles import Gardener, merged_profiles
 from shared.ledger.fleets import Fleets, fleets_of
 from shared.work.intake import NO_REVISION, Rejected
 from shared.world import World
@@ -19,7 +19,7 @@ from shared.world import World
 class FleetVersions:
     """The versions of a fleet as it was seen. `unreachable`: why a part of it was not."""
 
-    fleet: Gardener
+    fleet: FleetView
     unreachable: Sequence[str] = ()
 
     @classmethod
@@ -29,14 +29,7 @@ class FleetVersions:
 
     def offers(self, now: datetime) -> OfferList:
         """List every version that the profiles offer: its classification, when it expires, how many run it."""
-        entries = []
-        for name, profile in merged_profiles(self.fleet).items():
-            users = [
-                cluster
-                for cluster in self.fleet.clusters.values()
-                if (f"{cluster.namespace}/" if cluster.own else "") + cluster.profile == name
-            ]
-            entries += offers_of(name, profile, users, now)
+        entries = [offer for name, profile, users in self.fleet.profiles() for offer in offers_of(name, profile, users, now)]
         return OfferList(versions=entries, unreachable=list(self.unreachable))
 
     def decisions(self, now: datetime) -> DecisionList:
@@ -52,14 +45,9 @@ class FleetVersions:
         return ForecastList(events=events, unreachable=list(self.unreachable))
 
     def why(self, cluster: str, now: datetime) -> Explanation:
-        """Everything about one cluster: NAMESPACE/NAME, or NAME where there is one of it. Raises UnknownFleetCluster."""
-        known = self.fleet.clusters
-        matching = [name for name in known if cluster in (name, name.rpartition("/")[2])]
-        if len(matching) != 1:
-            named = f"there are several: {', '.join(matching)}" if matching else f"known are {', '.join(sorted(known)[:20]) or 'none'}"
-            raise UnknownFleetCluster(f"no one cluster {cluster!r}; {named}")
+        """Everything about one cluster, named as for FleetView.named. Raises UnknownFleetCluster."""
         planner = Planner(self.fleet)
-        (plan,) = planner.plan(now, [known[matching[0]]])
+        (plan,) = planner.plan(now, [self.fleet.named(cluster)])
         timeline = planner.timeline(plan.cluster)
         return explained(plan, timeline.at(now) if timeline else None).model_copy(update={"unreachable": list(self.unreachable)})
 

@@ -50,7 +50,7 @@ def test_every_answer_is_about_the_committed_fleet_at_the_time_that_was_asked_fo
 def test_a_fleet_that_does_not_answer_is_named_and_the_others_are_decided(gardens: FrontDoor) -> None:
     gardens.world.open_fleet = unreachable
     answer = gardens.get(f"/v1.0/versions/plan?{AT}").json
-    assert answer["unreachable"] == ["the garden far does not answer"]
+    assert answer["unreachable"] == ["far: the garden far does not answer"]
     assert len(answer["decisions"]) == 2
     assert gardens.get(f"/v1.0/versions/plan?{AT}&live=false").json["unreachable"] == []
 

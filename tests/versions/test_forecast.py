@@ -162,7 +162,7 @@ def test_two_years_of_windows_keep_their_promises_and_end_where_the_forecast_sai
     events = forecast(planner, NOW, until=until)
     by_cluster: dict[str, list[Event]] = {}
     for event in events:
-        by_cluster.setdefault(event.cluster, []).append(event)
+        by_cluster.setdefault(event.cluster.full_name, []).append(event)
     steps = 0
     for name, start in fleet.clusters.items():
         state = start

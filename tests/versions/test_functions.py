@@ -400,7 +400,9 @@ def test_the_functions_do_what_the_forecast_said(site: Site) -> None:
     site.commits(cloud_profile(images=images), shoot("s"), shoot("t", "1.28.1", ("a", "b")), shoot("u", "1.27.3", (), auto=True))
     start = EVENING.replace(hour=12)
     planner = Planner(site.world.fleets(site.world.revisions.get(1)).view())
-    foreseen = [(e.at.date(), e.cluster, e.decision.component, e.decision.current) for e in forecast(planner, start) if not e.stuck]
+    foreseen = [
+        (e.at.date(), e.cluster.full_name, e.decision.component, e.decision.current) for e in forecast(planner, start) if not e.stuck
+    ]
     seen = []
     for day in range(35):
         for minute in (0, 20, 40):

@@ -13,7 +13,7 @@ def sentence(code: str) -> str:
 VERSIONS = Group(
     title="Versions",
     said_by="`hullmark versions plan|why|calendar`, the notices about versions, the steps of `update_versions`",
-    modules=("shared/domain/versions/", "functions/version_apply/", "functions/version_check/"),
+    modules=("shared/domain/versions/", "shared/ledger/fleets.py", "functions/version_apply/", "functions/version_check/"),
     reasons={
         # why an update happens
         "VersionNotInProfile": Reason("the profile does not offer this version (any more), or a filter of the pool removes it"),
@@ -50,6 +50,10 @@ VERSIONS = Group(
             "a pool never goes above its control plane, which is still older", "find out why the control plane was not updated"
         ),
         "ClusterNotFound": Reason("no fleet has a cluster of this name", "check whether it was deleted or renamed"),
+        "AmbiguousCluster": Reason(
+            "the update names no fleet and several have a cluster of this name; none of them was changed",
+            "wait for the next check, which names the fleet",
+        ),
         "Stopped": Reason("the action was stopped before this step", "wait for the next check, or retry"),
     },
 )

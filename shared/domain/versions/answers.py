@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shared.domain.versions.identity import full_name
+
 
 class UnknownFleetCluster(Exception):
     """No cluster of the fleet has that name, or several have (HTTP 404)."""
@@ -25,9 +27,13 @@ class Opening(Answer):
 
 
 class StepEntry(Answer):
-    """What is decided about one component: `to` is null where it stays as it is, `kind` then too."""
+    """What is decided about one component: `to` is null where it stays as it is, `kind` then too.
+
+    A cluster's identity is `fleet` (empty: a Shoot document) and `cluster` (`namespace/name`).
+    """
 
     cluster: str
+    fleet: str = ""
     component: str
     subject: str
     from_: str | None = Field(alias="from")
@@ -37,6 +43,11 @@ class StepEntry(Answer):
     code: str
     reason: str
     description: str
+
+    @property
+    def full_name(self) -> str:
+        """`FLEET:NAMESPACE/NAME`; `NAMESPACE/NAME` alone for a Shoot document."""
+        return full_name(self.fleet, self.cluster)
 
 
 class HeldEntry(Answer):
@@ -149,8 +160,14 @@ class Explanation(Answer):
     """`versions why`: everything about one cluster."""
 
     cluster: str
+    fleet: str = ""
     profile: str
     autoUpdate: AutoUpdate  # noqa: N815
     window: Opening
     decisions: list[ExplainedDecision]
     unreachable: list[str] = []
+
+    @property
+    def full_name(self) -> str:
+        """`FLEET:NAMESPACE/NAME`; `NAMESPACE/NAME` alone for a Shoot document."""
+        return full_name(self.fleet, self.cluster)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CONTAINERD
 from shared.domain.versions.fields import Fields
+from shared.domain.versions.identity import DOCUMENTS, full_name
 from shared.domain.versions.windows import ALWAYS, InvalidWindow, Window, check_duration, parse_freezes, parse_window, read_zone
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class FleetCluster:
-    """One cluster of a fleet. `id` is `namespace/name`; `profile` the CloudProfile's name, `own` whether a NamespacedCloudProfile's."""
+    """One cluster of a fleet. `id` is `namespace/name`; `profile` the CloudProfile's name, `own` whether a NamespacedCloudProfile's.
+
+    Its identity is (fleet, id): two gardens may both have a `garden-dev/api`.
+    """
 
     id: str
     kubernetes: str | None
@@ -54,6 +58,12 @@ class FleetCluster:
     maintain: bool = False
     """Asked to be maintained now, whatever the window."""
     deleting: bool = False
+    fleet: str = DOCUMENTS
+
+    @property
+    def full_name(self) -> str:
+        """`FLEET:NAMESPACE/NAME`; `NAMESPACE/NAME` alone for a Shoot document."""
+        return full_name(self.fleet, self.id)
 
     @property
     def namespace(self) -> str:

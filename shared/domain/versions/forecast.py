@@ -23,7 +23,8 @@ TICK = timedelta(seconds=1)
 class Event:
     """At `at`, in the opening that ends at `until`, this decision is carried out, or turns out to be stuck."""
 
-    cluster: str
+    cluster: FleetCluster
+    """As it is before."""
     at: datetime
     until: datetime
     decision: Decision
@@ -42,7 +43,7 @@ def forecast(planner: Planner, now: datetime, clusters: Iterable[FleetCluster] |
         if timeline is not None and not cluster.deleting:
             steps = _steps(cluster, timeline, now)
             events += steps if until is None else takewhile(lambda event: event.at <= until, steps)
-    return sorted(events, key=lambda event: (event.at, event.cluster))
+    return sorted(events, key=lambda event: (event.at, event.cluster.full_name))
 
 
 def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator[Event]:
@@ -58,10 +59,10 @@ def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator
             dead_end = (decision.component, decision.subject, decision.current, decision.outcome.code)
             if isinstance(decision.outcome, Stuck) and dead_end not in known:
                 known.add(dead_end)
-                yield Event(cluster.id, at, until, decision)
+                yield Event(cluster, at, until, decision)
         updates = updates_of(decisions)
         if updates:
-            yield from (Event(cluster.id, at, until, decision) for decision in updates)
+            yield from (Event(cluster, at, until, decision) for decision in updates)
             cluster = after(cluster, updates)
             moment = until + TICK
             continue

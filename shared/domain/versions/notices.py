@@ -14,8 +14,8 @@ from shared.domain.versions.answers import OfferEntry
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
+from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.plans import ClusterPlan, offers_of, time_text
-from shared.domain.versions.profiles import Gardener, merged_profiles
 
 DAYS = (1, 7, 14, 30, 60, 90)
 """Days before expiry at which a notice about a version in use is sent, once each; `0` means that it has expired."""
@@ -35,7 +35,7 @@ class Due:
 class Expiry:
     """A version in use, and when it ends."""
 
-    cluster: str
+    cluster: FleetCluster
     component: str
     subject: str
     version: str
@@ -56,7 +56,7 @@ def expiries(plan: ClusterPlan, profile: CloudProfile | None) -> Iterator[Expiry
             listed = next((image.versions for image in profile.images if image.name == decision.image), ())
         end = next((version.expires for version in listed if version.version == decision.current), None)
         if end is not None and decision.current is not None:
-            yield Expiry(plan.cluster.id, decision.component, decision.subject, decision.current, end)
+            yield Expiry(plan.cluster, decision.component, decision.subject, decision.current, end)
 
 
 def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Iterator[Due]:
@@ -72,21 +72,23 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
         )
         if days is not None:
             kind = VERSION_EXPIRED if days == 0 else VERSION_EXPIRING
-            place = f"{expiry.cluster}/{expiry.component}/{expiry.subject}/{expiry.version}"
+            place = f"{expiry.cluster.full_name}/{expiry.component}/{expiry.subject}/{expiry.version}"
             data = {
-                "cluster": expiry.cluster,
+                "cluster": expiry.cluster.id,
+                "fleet": expiry.cluster.fleet,
                 "component": expiry.component,
                 "subject": expiry.subject,
                 "version": expiry.version,
                 "expires": time_text(expiry.expires),
                 "daysLeft": expiry.days_left(now),
             }
-            yield Due(kind.id(f"{place}/{time_text(expiry.expires)}/{days}"), kind.type, expiry.cluster, data)
+            yield Due(kind.id(f"{place}/{time_text(expiry.expires)}/{days}"), kind.type, expiry.cluster.full_name, data)
     for decision in plan.decisions:
         if isinstance(decision.outcome, Stuck):
             code = decision.outcome.code
             data = {
                 "cluster": plan.cluster.id,
+                "fleet": plan.cluster.fleet,
                 "component": decision.component,
                 "subject": decision.subject,
                 "version": decision.current,
@@ -94,21 +96,13 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
                 "message": decision.description,
                 "advice": sentence(code),
             }
-            place = f"{plan.cluster.id}/{decision.component}/{decision.subject}/{decision.current}/{code}"
-            yield Due(UPDATE_SKIPPED.id(place), UPDATE_SKIPPED.type, plan.cluster.id, data)
+            place = f"{plan.cluster.full_name}/{decision.component}/{decision.subject}/{decision.current}/{code}"
+            yield Due(UPDATE_SKIPPED.id(place), UPDATE_SKIPPED.type, plan.cluster.full_name, data)
 
 
-def gauges(fleet: Gardener, now: datetime) -> list[Family]:
+def gauges(fleet: FleetView, now: datetime) -> list[Family]:
     """For every version in use, how many places run it, and its days left where it has an end."""
-    users: dict[str, list[FleetCluster]] = {}
-    for cluster in fleet.clusters.values():
-        users.setdefault((f"{cluster.namespace}/" if cluster.own else "") + cluster.profile, []).append(cluster)
-    offers = [
-        offer
-        for name, profile in merged_profiles(fleet).items()
-        for offer in offers_of(name, profile, users.get(name, ()), now)
-        if offer.inUse
-    ]
+    offers = [offer for name, profile, users in fleet.profiles() for offer in offers_of(name, profile, users, now) if offer.inUse]
     return [
         Family("hullmark_version_in_use", "Control planes and pools that run a version.", "gauge", _samples(offers, "inUse")),
         Family(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import (
@@ -25,7 +25,6 @@ from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
 from shared.domain.versions.holding import Holding, nothing_holds, with_holds
-from shared.domain.versions.profiles import Gardener
 from shared.domain.versions.windows import Window
 
 
@@ -39,17 +38,28 @@ class ClusterPlan:
     next: datetime | None
 
 
+class Planned(Protocol):
+    """Clusters, and the profiles by which they are decided."""
+
+    @property
+    def clusters(self) -> Mapping[str, FleetCluster]: ...
+
+    def profile_of(self, cluster: FleetCluster) -> CloudProfile | None: ...
+
+    def profile_key(self, cluster: FleetCluster) -> tuple[str, ...]: ...
+
+
 class Planner:
     """Plans the clusters of a fleet; every profile is compiled once for each stretch of time."""
 
-    def __init__(self, fleet: Gardener, holding: Holding = nothing_holds) -> None:
+    def __init__(self, fleet: Planned, holding: Holding = nothing_holds) -> None:
         self.fleet = fleet
         self._holding = holding
-        self._timelines: dict[tuple[str, str, bool], Timeline | None] = {}
+        self._timelines: dict[tuple[str, ...], Timeline | None] = {}
 
     def timeline(self, cluster: FleetCluster) -> Timeline | None:
         """The timeline of the profile that a cluster refers to; None where the fleet has no such profile."""
-        key = (cluster.profile, cluster.namespace if cluster.own else "", cluster.own)
+        key = self.fleet.profile_key(cluster)
         if key not in self._timelines:
             profile = self.fleet.profile_of(cluster)
             self._timelines[key] = None if profile is None else Timeline(profile)
@@ -106,7 +116,7 @@ def time_text(moment: datetime | None) -> str | None:
 def decision_entry(plan: ClusterPlan, decision: Decision) -> DecisionEntry:
     """One entry of `versions plan`. `reason` is the original's sentence where an update is due, else the code."""
     return DecisionEntry(
-        **step_of(plan.cluster.id, decision),
+        **step_of(plan.cluster, decision),
         error=isinstance(decision.outcome, Stuck),
         expires=time_text(decision.expires),
         forcedTo=decision.forced.to if decision.forced else None,
@@ -116,12 +126,13 @@ def decision_entry(plan: ClusterPlan, decision: Decision) -> DecisionEntry:
     )
 
 
-def step_of(cluster: str, decision: Decision) -> dict[str, Any]:
+def step_of(cluster: FleetCluster, decision: Decision) -> dict[str, Any]:
     """What every entry says of a decision: the fields of answers.Step."""
     outcome = decision.outcome
     update = outcome if isinstance(outcome, Update) else None
     return {
-        "cluster": cluster,
+        "cluster": cluster.id,
+        "fleet": cluster.fleet,
         "component": decision.component,
         "subject": decision.subject,
         "from_": decision.current,
@@ -169,6 +180,7 @@ def explained(plan: ClusterPlan, rules: VersionRules | None) -> Explanation:
     """Everything about one cluster: each decision with its sentence, and every version that was looked at with its verdict."""
     return Explanation(
         cluster=plan.cluster.id,
+        fleet=plan.cluster.fleet,
         profile=plan.cluster.profile,
         autoUpdate=AutoUpdate(kubernetesVersion=plan.cluster.auto_kubernetes, machineImageVersion=plan.cluster.auto_image),
         window=Opening(open=plan.open, next=time_text(plan.next)),

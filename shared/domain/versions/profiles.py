@@ -58,6 +58,10 @@ class Gardener:
         parent = self.profiles.get(own.parent) if own else None
         return own.over(parent) if own and parent else None
 
+    def profile_key(self, cluster: FleetCluster) -> tuple[str, ...]:
+        """Which profile that is: clusters with the same key are decided by the same one."""
+        return (cluster.namespace, cluster.profile) if cluster.own else (cluster.profile,)
+
 
 def gardener(documents: Iterable[Document]) -> Gardener:
     """Read the Gardener documents among these; others are left alone."""
