@@ -185,6 +185,8 @@ class World:
     monotonic: Callable[[], float] = time.monotonic
     """Seconds that only go forward, for how long something takes."""
     versions: dict[str, tuple[datetime, str]] = field(default_factory=dict)
+    whole: World | None = None
+    """The world that this one is for the time of one message: what it comes to know of rollouts outlives that."""
 
     def time_left(self) -> Callable[[], float]:
         """How many seconds are left of those that a function may work on the message which it takes up now."""
@@ -195,6 +197,7 @@ class World:
         """The same world, whose clusters and fleets answer, or say that they can't, while there are seconds left."""
         _ = self.actions, self.revisions, self.releases, self.pauses, self.losses  # made before the copy, so that both share what they know
         limited = copy.copy(self)
+        limited.whole = self.whole or self
         limited.open_cluster = lambda access, name: in_time(self.open_cluster(access, name), left)
         limited.open_fleet = lambda name, spec: in_time(self.open_fleet(name, spec), left)
         return limited
@@ -217,7 +220,7 @@ class World:
         """The ledger of rollouts. Imported here, because few messages are about one."""
         from shared.ledger.rollouts import Rollouts
 
-        return Rollouts(self.store)
+        return self.whole.rollouts if self.whole else Rollouts(self.store, self.releases.places)
 
     @functools.cached_property
     def pauses(self) -> Pauses:

@@ -62,7 +62,8 @@ class Chain:
         if made:
             with contextlib.suppress(StoreError):  # it happened, whether this succeeds or not
                 self._store.create(f"{self._hints}{k:06}", b"")
-                self._store.delete(f"{self._hints}{k - HINTS:06}")
+                if k > HINTS:
+                    self._store.delete(f"{self._hints}{k - HINTS:06}")
         return made
 
     def _hinted(self) -> int:

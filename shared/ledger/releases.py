@@ -213,7 +213,7 @@ class Releases:
         self._committed = (-math.inf, 0)
         self._heads: dict[str, tuple[float, Released]] = {}
         self._kept_already = False
-        self._places = Places(store)
+        self.places = Places(store)
         self._share = functools.lru_cache(SHARES_KEPT)(self._read_share)
         self._override_at = functools.lru_cache(ACTS_KEPT)(self._read_override)
 
@@ -249,7 +249,7 @@ class Releases:
         return known or Released(0, self._before(), self._share, self._stage_of(cluster))
 
     def _stage_of(self, cluster: str) -> StageOf:
-        return functools.partial(self._places.stage_of, cluster)
+        return functools.partial(self.places.stage_of, cluster)
 
     def _chain(self, cluster: str) -> Chain:
         return Chain(self._store, f"releases/{cluster}/", f"release-heads/{cluster}/")

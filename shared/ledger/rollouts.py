@@ -5,7 +5,8 @@ rollout-heads/<id>/<n>   a hint that it happened
 open-rollouts/<id>       there while something may still happen by itself
 
 An opening is written here before anything is sent, and so is a pause: nothing opens once somebody was answered that a rollout is paused.
-Where the nodes stand is in places.py.
+A process remembers the newest states that it has read, and reads on from there: that nothing newer exists costs one read. Where the nodes
+stand is in places.py.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from shared.ports import ObjectStore
 Change = Callable[[Progress], Progress]
 """The state after it; the same object where nothing changes."""
 OPEN = "open-rollouts/"
+HEADS_KEPT = 64
+"""Rollouts whose newest state a process remembers."""
 
 
 class UnknownRollout(Exception):
@@ -35,9 +38,10 @@ class UnknownRollout(Exception):
 class Rollouts:
     """The ledger of rollouts in one store."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, places: Places) -> None:
         self._store = store
-        self.places = Places(store)
+        self._heads: dict[str, tuple[int, Progress]] = {}
+        self.places = places
 
     def start(self, rollout: Progress) -> None:
         """Record a new rollout; a second time nothing happens."""
@@ -56,14 +60,15 @@ class Rollouts:
             if changed is state:
                 return state
             if self._chain(rollout).append(k + 1, msgspec.json.encode(changed)):
-                self._mark(changed)
+                self._remember(k + 1, changed)
+                self._mark(changed, was=state)
                 return changed
 
-    def _mark(self, state: Progress) -> None:
+    def _mark(self, state: Progress, was: Progress) -> None:
         if state.ended:
             self.close(state.id)
-        else:
-            self._store.create(f"{OPEN}{state.id}", b"")  # one that had ended may be taken back
+        elif was.ended or state.pending:  # one that had ended is taken back
+            self._store.create(f"{OPEN}{state.id}", b"")
 
     def close(self, rollout: str) -> None:
         """Take the mark of a rollout away that has ended, unless somebody takes it back at this moment."""
@@ -77,6 +82,15 @@ class Rollouts:
         if not 1 <= number <= len(progress.batches):
             raise UnknownRollout(f"rollout {rollout} has no batch {number}")
         return progress, progress.batches[number - 1]
+
+    def opened(self, rollout: str, number: int) -> tuple[Progress, Batch]:
+        """A batch, and a state of its rollout at or after its opening: from memory, where this process knows one. What a batch is, and what
+        those before it came to, stands there; whether more may open does not.
+        """
+        _, known = self._heads.get(rollout, (0, None))
+        if known and 1 <= number <= len(known.batches):
+            return known, known.batches[number - 1]
+        return self.batch(rollout, number)
 
     def members(self, progress: Progress, batch: Batch) -> list[str]:
         """The nodes of a batch."""
@@ -106,10 +120,19 @@ class Rollouts:
             self._store.delete(f"{OPEN}{rollout}")
 
     def _newest(self, rollout: str) -> tuple[int, Progress]:
-        link = self._chain(rollout).newer() if _an_id(rollout) else Link()
-        if not link.k:
+        known = self._heads.get(rollout)
+        link = self._chain(rollout).newer(known[0] if known else 0) if _an_id(rollout) else Link()
+        if link.k:
+            return self._remember(link.k, self._read(rollout, link.k, link.body))
+        if known is None:
             raise UnknownRollout(f"no rollout {rollout}: `hullmark rollout status` lists them")
-        return link.k, self._read(rollout, link.k, link.body)
+        return known
+
+    def _remember(self, k: int, state: Progress) -> tuple[int, Progress]:
+        if self._heads.get(state.id, (0, None))[0] < k:
+            self._heads = {} if len(self._heads) >= HEADS_KEPT else self._heads
+            self._heads[state.id] = k, state
+        return k, state
 
     def _read(self, rollout: str, k: int, body: bytes) -> Progress:
         return read_as(self._chain(rollout).key(k), body, lambda text: msgspec.json.decode(text, type=Progress))

@@ -177,7 +177,7 @@ def beyond_limits(request: ActionRequest, impact: Impact | None, world: World, n
     if impact is None or named or request.name == DRIFT_SWEEP:
         return None
     if request.rollout:
-        rollout, batch = world.rollouts.batch(request.rollout, request.batch or 0)
+        rollout, batch = world.rollouts.opened(request.rollout, request.batch or 0)
         if batch.back:
             return None
         impact = with_earlier(impact, rollout, batch)

@@ -278,7 +278,7 @@ def plan_request(request: ActionRequest, world: World, *, only: Sequence[str] | 
 
     `only`: the nodes that an earlier delivery sent out in parts; each gets a task again, in sync by now or not.
     """
-    batch = world.rollouts.batch(request.rollout, request.batch or 0) if request.rollout else None
+    batch = world.rollouts.opened(request.rollout, request.batch or 0) if request.rollout else None
     by_release = request.name == DRIFT_SWEEP or (batch and batch[1].back)
     asked = 0 if by_release else request.revision
     basis = ByRelease(request.cluster, world, world.releases.look(), asked=asked, asks_version=True, adopt=request.adopt)

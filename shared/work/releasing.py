@@ -40,7 +40,7 @@ def rejected_since(request: ActionRequest, plan: Plan, world: World) -> str:
 
 
 def _brings_back(request: ActionRequest, world: World) -> bool:
-    return bool(request.rollout) and world.rollouts.batch(request.rollout or "", request.batch or 0)[1].back
+    return bool(request.rollout) and world.rollouts.opened(request.rollout or "", request.batch or 0)[1].back
 
 
 def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:
@@ -68,7 +68,7 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
 
 def _advance(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:
     """Release a rollout's revision to one batch of it. Where the rollout is not on its way any more, the batch is stopped."""
-    rollout, batch = world.rollouts.batch(request.rollout or "", request.batch or 0)
+    rollout, batch = world.rollouts.opened(request.rollout or "", request.batch or 0)
     if batch.back:
         return 0
     whole = batch.start + batch.count == rollout.placed[batch.cluster][batch.stage]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -15,26 +14,15 @@ from shared.ledger import releases
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import Newest, Releases
 from shared.ledger.revisions import Revisions
+from tests.counting import Counting
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 HOW: dict[str, Any] = {"by": "an operator", "at": AT}
 
 
-class Counting:
-    """A store that counts what it is asked."""
-
-    def __init__(self) -> None:
-        self.inner: Any = open_store("memory:")
-        self.calls: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        self.calls[name] += 1
-        return getattr(self.inner, name)
-
-
 @pytest.fixture
 def store() -> Any:
-    return Counting()
+    return Counting(open_store("memory:"))
 
 
 def chain(store: Any, *running: str) -> Releases:
@@ -55,7 +43,7 @@ def grown(store: Any, acts: int) -> Releases:
 
 def test_a_process_that_knows_nothing_finds_the_newest_act_by_a_short_listing_however_long_the_chain_is(store: Any) -> None:
     grown(store, 60)
-    store.calls.clear()
+    store.clear()
     assert chain(store).head("c").k == 60
     assert store.calls == {"keys": 1, "get": 2}
 
@@ -64,7 +52,7 @@ def test_an_act_that_another_process_made_is_seen_at_the_next_look(store: Any) -
     kept = grown(store, 3)
     assert marks(kept, "n1") == [3]
     chain(store).to_all("c", "other", 9, since=3, **HOW)
-    store.calls.clear()
+    store.clear()
     assert marks(kept, "n1") == [9]
     assert store.calls == {"get": 2}
 
@@ -73,7 +61,7 @@ def test_hints_that_are_lost_hide_nothing_and_cost_no_read_of_every_act(store: A
     grown(store, 60)
     for key in store.keys("release-heads/"):
         store.delete(key)
-    store.calls.clear()
+    store.clear()
     assert chain(store).head("c").k == 60
     assert store.calls["get"] < 5
 

@@ -14,23 +14,12 @@ import pytest
 from local.steps import ROOT
 from shared.adapters import store as stores
 from shared.messages import DeadlineCheck, NodeChanged, Outgoing, RelabelRequest
+from tests.counting import Counting
 from tests.stories.fleet import Fleet, a_policy
 
 PAGE = (ROOT / "docs" / "cost.md").read_text()
 WRITES_AND_LISTINGS = ("create", "keys", "folders")
 Costs = dict[str, int]
-
-
-class Counting:
-    """A store with every call counted."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.calls: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        self.calls[name] += 1
-        return getattr(self.inner, name)
 
 
 class Counted:
@@ -80,7 +69,7 @@ class Counted:
         fleet.cloud.publish = counting  # type: ignore[method-assign]
         fleet.now += timedelta(hours=1)
         delivered = fleet.cloud.delivered
-        self.store.calls.clear()
+        self.store.clear()
         work()
         fleet.cloud.drain()
         fleet.cloud.publish = publish  # type: ignore[method-assign]
