@@ -23,7 +23,7 @@ class Read(Rolling):
         super().__init__()
         monkeypatch.setattr(revisions, "NODES_PER_SHARD", 20)
         self.store = Counting(self.world.store)
-        self.world.store = self.store  # type: ignore[assignment]
+        self.world.store = self.store
         self.design = [document for documents in design(200).values() for document in documents]
         self.has_nodes(**{f"n{number:04}": {} for number in range(200)})
         self.declares_tier("old")
