@@ -169,6 +169,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     problems += shaped.check_secondaries(site.policies.alias_pairs)
     problems += shaped.check_selected(site.policies.alias_pairs)
     problems += [*shaped.check_rollouts(), *shaped.check_freezes()]
+    site.warnings += _misspelt_fields(site)
     site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions(), *shaped.reconciled_keys()]
     order = {source.file: number for number, source in enumerate(sources)}
     for problem_list in (problems, site.warnings):
@@ -212,6 +213,16 @@ def _misspelt_schema(document: Document) -> Iterator[Problem]:
     if document.kind.startswith("drydock/") and document.kind not in (*airship.RESOLVED, *airship.OTHERS):
         hint = did_you_mean(document.kind, (*airship.RESOLVED, *airship.OTHERS))
         yield document.problem(("schema",), "Unknown", f"unknown schema {document.kind} is left alone{hint}")
+
+
+def _misspelt_fields(site: Site) -> Iterator[Problem]:
+    """Fields that Gardener's kinds do not have. Its API server drops them in silence."""
+    if site.gardener:
+        from shared.domain.versions.known_fields import unknown_fields
+
+        for documents in site.gardener.values():
+            for document in documents:
+                yield from unknown_fields(document)
 
 
 REACHED_BY: Mapping[str, tuple[str, ...]] = {"gardener": ("kubeconfig", "inCluster"), "eks": ("eks",), "gke": ("gke",)}

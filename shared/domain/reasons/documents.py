@@ -20,7 +20,7 @@ DOCUMENTS = Group(
         "Invalid": Reason("a value has the wrong type or form", "write it as the message says"),
         "Required": Reason("something required is missing", "add it"),
         "Duplicate": Reason("something that must be unique is there twice", "keep one; the message names the other"),
-        "Unknown": Reason("no field or schema has this name; in Airship's documents it is ignored with a warning", "correct the name"),
+        "Unknown": Reason("no field or schema has this name; in Airship's and Gardener's it is ignored with a warning", "correct the name"),
         "NotSupported": Reason("the value is not one of the allowed ones", "choose one that the message lists"),
         "NotFound": Reason("a document refers to one that does not exist", "add that document, or correct the name"),
         "Forbidden": Reason(

@@ -54,6 +54,11 @@ class Fields:
         value = self._get(key, bool, "true or false")
         return value if isinstance(value, bool) else None
 
+    def number(self, key: str) -> int | None:
+        """A whole number."""
+        value = self._get(key, int, "a whole number")
+        return value if isinstance(value, int) else None
+
     def time(self, key: str) -> datetime | None:
         """A timestamp field, in UTC."""
         text = self.text(key)

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from shared.domain.documents.reading import Document, Path, Problem
 from shared.domain.versions.catalogue import (
@@ -28,6 +28,8 @@ from shared.domain.versions.catalogue import (
 )
 from shared.domain.versions.classification import EXPIRED, ORDER, SUPPORTED, UNAVAILABLE, Offered, Stage
 from shared.domain.versions.clusters import FleetCluster, check_window, read_shoot
+from shared.domain.versions.fields import Fields
+from shared.domain.versions.garden import ARCHITECTURES, namespaced_problems, profile_problems, shoot_problems
 from shared.domain.versions.semver import InvalidVersion, Version, compare, constrain, parse
 
 API_GROUP = "core.gardener.cloud/"
@@ -35,7 +37,10 @@ KINDS = ("CloudProfile", "NamespacedCloudProfile", "Shoot")
 CLASSIFICATIONS = ORDER[1:]
 """What may be declared; `unavailable` only ever follows from a lifecycle."""
 STRATEGIES = ("patch", "minor", "major")
-ARCHITECTURES = ("amd64", "arm64")
+ADOPTED = "hullmark.dev/adopted"
+"""Annotation of a CloudProfile that a garden had before these documents did: the day it was taken over. Versions that had expired by then
+are not new, so clusters that still run them do not keep the profile out.
+"""
 _KUBERNETES_VERSION = re.compile(r"(?:[0-9]+\.){2}[0-9]+", re.ASCII)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
@@ -104,6 +109,7 @@ def check_gardener(documents: Sequence[Document], previous_documents: Sequence[D
     for key, document in new.documents.items():
         if (document.file, document.title) in unreadable:
             continue
+        problems += _garden_problems(document, new, old.documents.get(key), now)
         if document.kind == "CloudProfile":
             problems += _profile_problems(document, new.profiles[key[1]], old.profiles.get(key[1]), now)
             if key[1] in old.profiles:
@@ -113,6 +119,15 @@ def check_gardener(documents: Sequence[Document], previous_documents: Sequence[D
         else:
             problems += check_window(document) + _check_shoot(document, new.clusters[key[1]], old.clusters.get(key[1]))
     return problems
+
+
+def _garden_problems(document: Document, documents: Gardener, old: Document | None, now: datetime) -> Iterable[Problem]:
+    """What a garden refuses besides versions. A document that did not change stays acceptable, whatever became of a bastion's image."""
+    if old is not None and old.data == document.data:
+        return ()
+    if document.kind == "CloudProfile":
+        return profile_problems(document, documents.profiles[document.name], old, now)
+    return shoot_problems(document) if document.kind == "Shoot" else namespaced_problems(document)
 
 
 def _profile_problems(document: Document, new: CloudProfile, old: CloudProfile | None, now: datetime) -> list[Problem]:
@@ -150,6 +165,8 @@ class _Check:
     document: Document
     now: datetime
     problems: list[Problem] = field(default_factory=list)
+    adopted: datetime | None = None
+    """What expired before then is not new, although no earlier document has it."""
 
     def say(self, path: Path, type_: str, message: str) -> None:
         self.problems.append(self.document.problem(path, type_, message))
@@ -288,9 +305,31 @@ class _Check:
 
     def not_born_expired(self, version: Offered, known: frozenset[str], path: Path) -> None:
         """A new version whose expiration date has passed is refused; one that was there before is not new."""
-        if version.version not in known and version.expiration is not None and version.expiration < self.now:
-            message = f"{version.version} is new, and its expirationDate {version.expiration:%Y-%m-%dT%H:%M:%SZ} has passed: leave it out"
-            self.say(path, "Forbidden", message)
+        expired = version.expiration
+        if version.version in known or expired is None or expired >= self.now or (self.adopted and expired < self.adopted):
+            return
+        message = (
+            f"{version.version} is new, and its expirationDate {expired:%Y-%m-%dT%H:%M:%SZ} has passed: leave it out. Where a garden "
+            "offers it already and clusters run it, say when you took the profile over: "
+            f'annotate it with {ADOPTED}: "{self.now:%Y-%m-%d}"'
+        )
+        self.say(path, "Forbidden", message)
+
+    def adoption(self) -> None:
+        """Reads the day on which a profile was taken over from its garden."""
+        path = ("metadata", "annotations", ADOPTED)
+        day = Fields(self.document, self.document.data, (), self.problems).inner("metadata").inner("annotations").text(ADOPTED)
+        if day is None:
+            return
+        try:
+            adopted = datetime.combine(date.fromisoformat(day), time(), UTC)
+        except ValueError:
+            self.say(path, "Invalid", f"{day!r} is not a date such as 2026-11-21")
+            return
+        if adopted > self.now:
+            self.say(path, "Invalid", f"{day} is still to come: write the day on which the profile was taken over")
+            return
+        self.adopted = adopted + timedelta(days=1)
 
 
 class _ProfileCheck(_Check):
@@ -307,6 +346,8 @@ class _ProfileCheck(_Check):
             (number, image, [(index, offered) for index, offered in enumerate(image.versions) if old or offered.at(self.now) != EXPIRED])
             for number, image in enumerate(new.images)
         ]
+        if old is None:
+            self.adoption()
         known = frozenset(offered.version for offered in old.kubernetes) if old else frozenset[str]()
         for number, version in enumerate(new.kubernetes):
             self.not_born_expired(version, known, (*path, number))
