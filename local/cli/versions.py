@@ -180,7 +180,7 @@ def _held(decision: DecisionEntry) -> str:
 def _events(events: list[ForecastEntry]) -> Iterable[Any]:
     yield grid(("at", "cluster", "component", "subject", "from", "to", "kind", "reason"), (
         (event.at, event.full_name, event.component, event.subject, event.from_ or "-", "stuck" if event.stuck else event.to or "-",
-         event.kind or "-", event.code)
+         event.kind or "-", event.held.reason if event.held else event.code)
         for event in events
     ))  # fmt: skip
 

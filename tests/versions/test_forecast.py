@@ -16,7 +16,7 @@ from shared.domain.versions.classification import EXPIRED, PREVIEW, Offered, Sta
 from shared.domain.versions.clusters import FleetCluster, Pool
 from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.forecast import Event, event_entry, forecast
-from shared.domain.versions.plans import Planner, after, updates_of
+from shared.domain.versions.plans import Planner, after, going
 from shared.domain.versions.profiles import Gardener
 from shared.domain.versions.semver import parse
 from shared.domain.versions.windows import Window, parse_window
@@ -171,7 +171,7 @@ def test_two_years_of_windows_keep_their_promises_and_end_where_the_forecast_sai
             for chance in chances:
                 decisions = planner.decide(state, chance)
                 must_leave_what_expired(offered, decisions, state, chance)
-                updates = updates_of(decisions)
+                updates = going(decisions)
                 if updates:
                     assert state.window.open(chance)
                     for update in updates:

@@ -29,6 +29,11 @@ VERSIONS = Group(
         "ClusterDeleting": Reason("the cluster is being deleted"),
         "VersionNotDeclared": Reason("the document names no version; the server chooses one when the cluster is created"),
         "UpdateRunning": Reason("the provider is still busy with an earlier change of this cluster"),
+        # why an update that is decided does not go yet
+        "SkewTooWide": Reason(
+            "pools run kubelets that are too old for the version that the control plane is due to move to; the provider would refuse it",
+            "move the pools first; the message names them and what becomes of them",
+        ),
         # why a forced update goes although something would keep it back
         "ExpiryBeforeStage": Reason("the version expires before the update's stage begins: it goes in the last window before that"),
         "ExpiryBeforeDeferralEnds": Reason("the version expires before its deferral ends: the update goes in the last window before that"),

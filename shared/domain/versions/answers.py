@@ -119,12 +119,15 @@ class OfferList(Answer):
 
 
 class ForecastEntry(StepEntry):
-    """One entry of `versions calendar`: an update, or one that is stuck. `image`: the machine image's name, where it is about one."""
+    """One entry of `versions calendar`: an update, or one that is stuck or held (`held` says by what). `image`: the machine image's name,
+    where it is about one.
+    """
 
     at: str
     until: str
     stuck: bool
     image: str
+    held: HeldEntry | None = None
 
 
 class ForecastList(Answer):

@@ -14,7 +14,8 @@ from itertools import takewhile
 from shared.domain.versions.answers import ForecastEntry
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import NEVER, Decision, Stuck, Timeline
-from shared.domain.versions.plans import Planner, after, moment_text, step_of, updates_of
+from shared.domain.versions.plans import Planner, after, going, held_entry, moment_text, step_of
+from shared.domain.versions.skew import within_skew
 
 TICK = timedelta(seconds=1)
 
@@ -31,8 +32,8 @@ class Event:
 
     @property
     def stuck(self) -> bool:
-        """Whether the update is stuck until a person acts."""
-        return isinstance(self.decision.outcome, Stuck)
+        """Whether the update is stuck until a person acts, or held back by another component that moves first."""
+        return isinstance(self.decision.outcome, Stuck) or self.decision.held is not None
 
 
 def forecast(planner: Planner, now: datetime, clusters: Iterable[FleetCluster] | None = None, until: datetime | None = None) -> list[Event]:
@@ -54,13 +55,14 @@ def _steps(cluster: FleetCluster, timeline: Timeline, now: datetime) -> Iterator
         if opening is None:
             return
         at, until = max(opening[0], moment), opening[1]
-        decisions = timeline.decide(cluster, at)
+        decisions = within_skew(timeline.decide(cluster, at), cluster)
         for decision in decisions:
-            dead_end = (decision.component, decision.subject, decision.current, decision.outcome.code)
-            if isinstance(decision.outcome, Stuck) and dead_end not in known:
+            cause = decision.held.reason if decision.held else decision.outcome.code
+            dead_end = (decision.component, decision.subject, decision.current, cause)
+            if (decision.held or isinstance(decision.outcome, Stuck)) and dead_end not in known:
                 known.add(dead_end)
                 yield Event(cluster, at, until, decision)
-        updates = updates_of(decisions)
+        updates = going(decisions)
         if updates:
             yield from (Event(cluster, at, until, decision) for decision in updates)
             cluster = after(cluster, updates)
@@ -79,5 +81,6 @@ def event_entry(event: Event) -> ForecastEntry:
         at=moment_text(event.at),
         until=moment_text(event.until),
         stuck=event.stuck,
+        held=held_entry(event.decision.held),
         image=event.decision.image or "",
     )

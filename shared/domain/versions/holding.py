@@ -36,7 +36,7 @@ def with_holds(decisions: Iterable[Decision], cluster: FleetCluster, holding: Ho
     A hold that gives way to expiry lets an update go from the last window before its version's expiry on; what the rules would only
     force afterwards is done in that window too.
     """
-    return [_settled(decision, list(holding(cluster, decision, now)), cluster.window, now) for decision in decisions]
+    return [_settled(decision, [*_already(decision), *holding(cluster, decision, now)], cluster.window, now) for decision in decisions]
 
 
 def is_forced(decision: Decision) -> bool:
@@ -67,6 +67,10 @@ def _settled(decision: Decision, holds: Sequence[Held], window: Window, now: dat
     if staying:
         return replace(decision, held=_strictest(staying)) if decision.changes else decision
     return replace(due, waived=_waived(_strictest(holds), due))
+
+
+def _already(decision: Decision) -> tuple[Held, ...]:
+    return (decision.held,) if decision.held else ()
 
 
 def _passes(held: Held, due: Decision, *, pressing: bool) -> bool:

@@ -24,7 +24,9 @@ from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
+from shared.domain.versions.held import Held
 from shared.domain.versions.holding import Holding, nothing_holds, with_holds
+from shared.domain.versions.skew import behind, within_skew
 from shared.domain.versions.windows import Window
 
 
@@ -74,7 +76,7 @@ class Planner:
         if cluster.deleting:
             gone = Keep("ClusterDeleting")
             return [Decision(decision.component, decision.subject, decision.current, gone, decision.image) for decision in decisions]
-        return with_holds(decisions, cluster, self._holding, now)
+        return behind(with_holds(within_skew(decisions, cluster), cluster, self._holding, now))
 
     def plan(self, now: datetime, clusters: Iterable[FleetCluster] | None = None) -> Iterator[ClusterPlan]:
         """The plan of every cluster, one at a time."""
@@ -120,10 +122,15 @@ def decision_entry(plan: ClusterPlan, decision: Decision) -> DecisionEntry:
         error=isinstance(decision.outcome, Stuck),
         expires=time_text(decision.expires),
         forcedTo=decision.forced.to if decision.forced else None,
-        held=HeldEntry(reason=held.reason, message=held.message, until=time_text(held.until)) if (held := decision.held) else None,
+        held=held_entry(decision.held),
         waived=WaivedEntry(reason=waived.reason, message=waived.message) if (waived := decision.waived) else None,
         window=Opening(open=plan.open, next=time_text(plan.next)),
     )
+
+
+def held_entry(held: Held | None) -> HeldEntry | None:
+    """What keeps an update back, as it is printed."""
+    return None if held is None else HeldEntry(reason=held.reason, message=held.message, until=time_text(held.until))
 
 
 def step_of(cluster: FleetCluster, decision: Decision) -> dict[str, Any]:
