@@ -132,7 +132,7 @@ class VersionRules:
         ]
         control_plane = self.kubernetes(cluster.kubernetes, cluster.auto_kubernetes)
         decisions.append(Decision(CONTROL_PLANE, "kubernetes", cluster.kubernetes, control_plane))
-        reached = control_plane.to if isinstance(control_plane, Update) else cluster.kubernetes
+        reached = _reached(control_plane, cluster)
         decisions += [
             Decision(
                 f"worker/{pool.name}",
@@ -195,8 +195,7 @@ class VersionRules:
         control_plane = self.kubernetes(cluster.kubernetes, cluster.auto_kubernetes)
         if pool is None or pool.kubernetes is None:
             return control_plane
-        reached = control_plane.to if isinstance(control_plane, Update) else cluster.kubernetes
-        return self.pool_kubernetes(pool.kubernetes, cluster.auto_kubernetes, reached)
+        return self.pool_kubernetes(pool.kubernetes, cluster.auto_kubernetes, _reached(control_plane, cluster))
 
     def expires(self, decision: Decision) -> datetime | None:
         """When the version that a decision is about expires, as the profile says."""
@@ -485,6 +484,11 @@ def _consecutive(track: Track, current: Version) -> str | None:
 
 def _kubernetes_error(current: str, error: str) -> str:
     return f'could not determine higher suitable version than "{current}": {error}'
+
+
+def _reached(control_plane: VersionOutcome, cluster: FleetCluster) -> str | None:
+    """The control plane's version after this run."""
+    return control_plane.to if isinstance(control_plane, Update) else cluster.kubernetes
 
 
 def _capped(outcome: Update, current: str, control_plane: str | None) -> VersionOutcome:
