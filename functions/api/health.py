@@ -77,7 +77,7 @@ def _gauges(fleet: FleetOverview, unreadable: int, now: datetime) -> list[Family
 
 
 def _rollouts(rolling: Unfinished, paused: bool, now: datetime) -> list[Family]:
-    found = [(status, {"rollout": status.id, "name": status.name}) for _, status in rolling.found]
+    found = [(status, {"rollout": status.id, "name": status.name}) for status in rolling.found]
     state = tuple(Sample(1, {**which, "phase": status.phase, "reason": status.reason}) for status, which in found)
     total = tuple(Sample(sum(stage.nodes for stage in status.stages), which) for status, which in found)
     done = tuple(Sample(sum(stage.done for stage in status.stages), which) for status, which in found)

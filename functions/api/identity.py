@@ -97,6 +97,19 @@ def same_site() -> None:
     raise ApiError(403, "Forbidden", f"a page of {origin[:100]} may not ask this of {host[:100]}")
 
 
+def sent_by_own_page() -> None:
+    """Refuse a form that no page of this address sent. A browser names the page's Origin with every form; a program calls /v1.0.
+
+    Raises ApiError 400 (no Origin) and 403 (another's, as the browser says it; `same_site` has compared the Origin itself).
+    """
+    if request.headers.get("Origin") is None:
+        raise ApiError(
+            400, "Bad Request", "this is for the forms of the status page, whose browser names its Origin; programs call /v1.0/rollouts"
+        )
+    if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        raise ApiError(403, "Forbidden", "a page of another site may not ask this")
+
+
 def host_name(host: str) -> str | None:
     """The name in a Host header, in lower case; None for an empty one. Raises ApiError 400 for what is more than a name and a port."""
     if not HOST.fullmatch(host):

@@ -1,36 +1,47 @@
 """The status page: the state of the fleet at a glance, rendered on the server, without scripts.
 
 `/` shows which nodes are out of sync and why, what runs, where rollouts stand, what happened; `/actions/ID` shows one action,
-`/reasons/CODE` what a reason means and what to do.
+`/rollouts/ID` one rollout with its buttons, `/reasons/CODE` what a reason means and what to do.
 """
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response, render_template, request
+from flask import Blueprint, Response, redirect, render_template, request
+from pydantic import ValidationError
 
-from functions.api.answers import ApiError
+from functions.api.answers import ApiError, invalid, translated
+from functions.api.buttons import BUTTONS, Button, Press, buttons, command, named, pressed
 from functions.api.expiries import AHEAD, COMING, coming, expiring
 from functions.api.fleet import LISTED, look
-from functions.api.rolling import ACTIONS, PLACES, holding, rollouts
+from functions.api.identity import sent_by_own_page, who
+from functions.api.rights import reads_only
+from functions.api.rolling import ACTIONS, PLACES, detailed, holding, rollouts
 from functions.api.standing import Standing, needing_attention, outcome_so_far, parameters_of, standing
 from shared import wiring
 from shared.domain.overview import OUT_OF_SYNC
+from shared.work.rollouts import RolloutStatus, control
 
 if TYPE_CHECKING:
+    from werkzeug.wrappers import Response as AnyResponse
+
     from shared.domain.reasons.reason import Group, Reason
 
+log = logging.getLogger("hullmark.api")
 routes = Blueprint("page", __name__, template_folder="templates")
 ROWS = 200
 """Most rows of a table; a line below it says where to see the rest."""
+MOVING, WAITING = 3, 30
+"""Seconds after which a page loads itself anew: while an action runs, while a rollout waits by itself."""
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with `no-referrer` a browser names the Origin of our own forms as null
     "Cache-Control": "no-store",
 }
 
@@ -40,21 +51,19 @@ def index() -> Response:
     """Show the fleet at a glance."""
     world = wiring.world()
     fleet, now = look(world), world.clock()
-    ending = expiring(fleet.revision, world, now)
+    ending, rolling = expiring(fleet.revision, world, now), rollouts(world, now)
+    moving = any(standing.moving for standing in fleet.running)
     return _page(
         "index.html",
         now,
         fleet=fleet,
         holding=holding(world, now),
-        rollouts=rollouts(world, now),
-        places=PLACES,
-        linked=ACTIONS,
+        rollouts=rolling,
         ending=ending,
         next=coming(fleet.revision, world, now),
         days=COMING,
-        rows=ROWS,
         listed=LISTED,
-        running=any(standing.moving for standing in fleet.running),
+        refresh=MOVING if moving else WAITING if any(status.phase == "running" for status in rolling.unfinished) else 0,
     )
 
 
@@ -66,7 +75,7 @@ def action(action: str) -> Response:
     try:
         shown = standing(action, world)
     except ApiError as missing:
-        return _page("missing.html", now, status=missing.status, cause=missing.cause, running=False)
+        return _page("missing.html", now, http=missing.status, cause=missing.cause)
     known = outcome_so_far(shown, world)
     outcomes = known.outcomes if known else []
     bad = needing_attention(outcomes)
@@ -80,8 +89,7 @@ def action(action: str) -> Response:
         bad=bad,
         good=[outcome for outcome in outcomes if outcome.outcome not in OUT_OF_SYNC],
         commands=world.actions.commands(action),
-        rows=ROWS,
-        running=shown.moving,
+        refresh=MOVING if shown.moving else 0,
     )
 
 
@@ -91,8 +99,68 @@ def reason(code: str) -> Response:
     now, told = wiring.world().clock(), explained(code)
     if not told:
         cause = f"no reason {code[:80]!r} is Hullmark's own: it may be an API server's or a cloud's, which pass through unchanged"
-        return _page("missing.html", now, status=404, cause=cause, running=False)
-    return _page("reason.html", now, code=code, told=told, running=False)
+        return _page("missing.html", now, http=404, cause=cause)
+    return _page("reason.html", now, code=code, told=told)
+
+
+@routes.get("/rollouts/<rollout>")
+def rollout(rollout: str) -> Response:
+    """Show one rollout: its stages, what each waits for, its buttons. `?told=VERB`: what that press came to."""
+    world = wiring.world()
+    now, progress = world.clock(), world.rollouts.get(rollout)
+    status = detailed(progress, world, now)
+    moves = status.phase == "running" or bool(progress.pending)
+    return _page("rollout.html", now, status=status, told=pressed(request.args.get("told", ""), progress), refresh=WAITING if moves else 0)
+
+
+@routes.get("/rollouts/<rollout>/<verb>")
+def ask(rollout: str, verb: str) -> Response:
+    """Ask whether a button is meant: what it does, and why where a reason is needed. Nothing moves this page while somebody writes."""
+    world = wiring.world()
+    now = world.clock()
+    status = detailed(world.rollouts.get(rollout), world, now)
+    return _page("press.html", now, status=status, button=_button(verb, status))
+
+
+@routes.post("/rollouts/<rollout>/<verb>")
+def press(rollout: str, verb: str) -> AnyResponse:
+    """Give a rollout a word, and go back to its page."""
+    sent_by_own_page()
+    button = _known(verb)
+    try:
+        sent = Press.model_validate(request.form.to_dict())
+    except ValidationError as error:
+        raise invalid("Invalid form", error) from error
+    world = wiring.world()
+    control(rollout, button.verb, who(), world, world.clock(), stage=sent.stage, message=sent.reason)
+    answer = redirect(f"{request.script_root}/rollouts/{rollout}?told={verb}", 303)
+    answer.headers.update(HEADERS)
+    return answer
+
+
+def _button(verb: str, status: RolloutStatus) -> Button:
+    """The button that is meant. Raises ApiError 404, and 409 where the rollout does not take that word now."""
+    button, there = _known(verb), buttons(status)
+    if button not in there:
+        takes = ", ".join(each.verb for each in there) or "nothing any more"
+        raise ApiError(409, "Not now", f"rollout {status.id} is {status.phase}: it takes {takes}")
+    return button
+
+
+def _known(verb: str) -> Button:
+    """The button of a word. Raises ApiError 404."""
+    if button := next((button for button in BUTTONS if button.verb == verb), None):
+        return button
+    raise ApiError(404, "Not found", f"there is no button {verb[:32]!r}")
+
+
+@routes.errorhandler(Exception)
+def refused(error: Exception) -> Response:
+    """Say on a page what was refused, or went wrong."""
+    known = translated(error)
+    if known.status == 500:
+        log.exception("unexpected error", exc_info=error)
+    return _page("refused.html", None, http=known.status, title=known.title, cause=known.cause)
 
 
 def explained(code: str) -> list[tuple[Group, Reason]]:
@@ -102,10 +170,11 @@ def explained(code: str) -> list[tuple[Group, Reason]]:
     return [(group, group.reasons[code]) for group in GROUPS if code in group.reasons]
 
 
-def _page(template: str, now: datetime, *, status: int = 200, **shown: object) -> Response:
+def _page(template: str, now: datetime | None, *, http: int = 200, refresh: int = 0, **shown: object) -> Response:
     words = {"ago": ago, "mark": mark, "many": many, "asked": asked, "units": units, "ahead_of": ahead_of, "explained": explained}
-    text = render_template(template, now=now, root=request.script_root, ahead=AHEAD, **words, **shown)
-    return Response(text, status, HEADERS, mimetype="text/html")
+    rolling = {"buttons": buttons, "named": named, "command": command, "places": PLACES, "linked": ACTIONS, "rows": ROWS}
+    about = {"now": now, "root": request.script_root, "ahead": AHEAD, "refresh": refresh, "readonly": reads_only()}
+    return Response(render_template(template, **about, **words, **rolling, **shown), http, HEADERS, mimetype="text/html")
 
 
 def ago(moment: datetime, now: datetime) -> str:

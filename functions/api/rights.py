@@ -21,10 +21,15 @@ def needed(method: str, route: str) -> Right:
     return "reading" if method in READS or route in COMPUTES else "changing"
 
 
+def reads_only() -> bool:
+    """Whether this request came by the readers' entry."""
+    return bool(request.environ.get(READS_ONLY))
+
+
 def permit() -> None:
     """Raise ApiError 403 for a change that a reader asks for. What is served nowhere stays a 404 or 405."""
     route = request.url_rule
-    if route is None or not request.environ.get(READS_ONLY) or needed(request.method, route.rule) == "reading":
+    if route is None or not reads_only() or needed(request.method, route.rule) == "reading":
         return
     cause = (
         f"{request.method} {request.path} changes something, and this address is read-only: get into api_invokers and use the other address"

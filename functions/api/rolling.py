@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from functions.api.standing import recalled
-from shared.domain.actions import ActionOutcome
-from shared.domain.rollouts.progress import Batch, Progress
+from shared.domain.rollouts.progress import Progress
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import UnknownRevision
 from shared.ledger.rollouts import UnknownRollout
 from shared.work.holds import FreezeEntry, freezes
-from shared.work.rollouts import RolloutStatus, StageStatus, shown
+from shared.work.rollouts import Control, RolloutStatus, shown
 from shared.world import World
 
 DETAILED = 5
@@ -24,52 +22,13 @@ FINISHED = 5
 """Most finished ones."""
 MEASURED = 50
 """Most unfinished rollouts that have metrics of their own."""
-CAUSES_FROM = 20
-"""Most actions of a stage that are read for the causes of its failures."""
 PLACES = 5
 """Most clusters that are listed for a stage."""
 ACTIONS = 3
 """Most actions of a stage that are linked."""
-EXAMPLES = 3
-"""Nodes that are named for a cause."""
 
 
-class Share(NamedTuple):
-    """To how many of a stage's nodes in a cluster the revision is released."""
-
-    cluster: str
-    released: int
-    nodes: int
-
-
-@dataclass(slots=True)
-class Cause:
-    """Why nodes of a stage failed or are missing. `message`: of the first."""
-
-    reason: str
-    message: str
-    nodes: int = 0
-    examples: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class StageView:
-    """One stage as the page shows it."""
-
-    status: StageStatus
-    shares: Sequence[Share]
-    """By cluster, where the rollout has several; those with most nodes first."""
-    causes: Sequence[Cause]
-    """Most nodes first."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutView:
-    """One unfinished rollout as the page shows it."""
-
-    status: RolloutStatus
-    stages: Sequence[StageView]
-    commands: Sequence[str]
+Show = Callable[[Progress, World, datetime], RolloutStatus]
 
 
 class Unreadable(NamedTuple):
@@ -83,7 +42,7 @@ class Unreadable(NamedTuple):
 class Rollouts:
     """The newest rollouts, newest first."""
 
-    unfinished: Sequence[RolloutView]
+    unfinished: Sequence[RolloutStatus]
     finished: Sequence[Progress]
     unreadable: Sequence[Unreadable]
     more: int
@@ -107,20 +66,19 @@ class Holding:
 class Unfinished:
     """The unfinished rollouts that were read, newest first."""
 
-    found: Sequence[tuple[Progress, RolloutStatus]]
+    found: Sequence[RolloutStatus]
     unreadable: Sequence[Unreadable]
     total: int
 
 
-def unfinished(world: World, now: datetime, most: int) -> Unfinished:
+def unfinished(world: World, now: datetime, most: int, show: Show = shown) -> Unfinished:
     """Read the newest rollouts that are not finished, `most` at a time; one that can't be read hides no other."""
-    found: list[tuple[Progress, RolloutStatus]] = []
+    found: list[RolloutStatus] = []
     unreadable: list[Unreadable] = []
     ids = sorted(world.rollouts.open(), reverse=True)
     for rollout in ids[:most]:
         try:
-            progress = world.rollouts.get(rollout)
-            found.append((progress, shown(progress, world, now)))
+            found.append(show(world.rollouts.get(rollout), world, now))
         except UnknownRollout:
             continue  # whoever was to record it never got to that
         except (RecordUnreadable, UnknownRevision) as torn:
@@ -130,14 +88,10 @@ def unfinished(world: World, now: datetime, most: int) -> Unfinished:
 
 def rollouts(world: World, now: datetime) -> Rollouts:
     """Read what the page shows of rollouts."""
-    on_their_way = unfinished(world, now, DETAILED)
+    on_their_way = unfinished(world, now, DETAILED, detailed)
     finished, torn = _finished(world)
-    return Rollouts(
-        [_view(progress, status, world) for progress, status in on_their_way.found],
-        finished,
-        [*on_their_way.unreadable, *torn],
-        max(0, on_their_way.total - DETAILED),
-    )
+    more = max(0, on_their_way.total - DETAILED)
+    return Rollouts(on_their_way.found, finished, [*on_their_way.unreadable, *torn], more)
 
 
 def _finished(world: World) -> tuple[list[Progress], list[Unreadable]]:
@@ -155,65 +109,26 @@ def _finished(world: World) -> tuple[list[Progress], list[Unreadable]]:
     return found, torn
 
 
-def _view(progress: Progress, status: RolloutStatus, world: World) -> RolloutView:
-    stages = [
-        StageView(stage, shares(progress, number), _causes_of(progress, number, world) if _troubled(stage) else [])
-        for number, stage in enumerate(status.stages)
-    ]
-    return RolloutView(status, stages, commands(status))
+def detailed(progress: Progress, world: World, now: datetime) -> RolloutStatus:
+    """Where a rollout stands, with the causes of its failures."""
+    return shown(progress, world, now, lambda actions: [standing.outcome for standing in recalled(actions, world)])
 
 
-def _troubled(stage: StageStatus) -> bool:
-    return bool(stage.failed or stage.missing or stage.behind)
-
-
-def shares(progress: Progress, stage: int) -> list[Share]:
-    """Where a stage is out: its clusters with nodes, the largest first; none where the rollout has a single cluster."""
-    if len(progress.clusters) == 1:
-        return []
-    released: Counter[str] = Counter()
-    for batch in progress.newest_batches(stage):
-        released[batch.cluster] += batch.count
-    there = [Share(cluster, released[cluster], sizes[stage]) for cluster, sizes in progress.placed.items() if sizes[stage]]
-    return sorted(there, key=lambda share: (-share.nodes, share.cluster))
-
-
-def _causes_of(progress: Progress, stage: int, world: World) -> list[Cause]:
-    """The causes in the newest of the stage's actions that have any."""
-    tried = [batch for batch in progress.newest_batches(stage) if _may_tell(batch)][-CAUSES_FROM:]
-    return causes(standing.outcome for standing in recalled([batch.action for batch in tried], world))
-
-
-def _may_tell(batch: Batch) -> bool:
-    fact = batch.fact
-    return fact is None or bool(fact.failed or fact.missing or fact.behind)
-
-
-def causes(outcomes: Iterable[ActionOutcome | None]) -> list[Cause]:
-    """Group the nodes that failed or are missing by their reason, most nodes first."""
-    found: dict[str, Cause] = {}
-    for node in (node for outcome in outcomes if outcome for node in outcome.outcomes if node.outcome in ("failed", "missing")):
-        cause = found.setdefault(reason := node.reason or node.outcome, Cause(reason, node.message))
-        cause.nodes += 1
-        if len(cause.examples) < EXAMPLES:
-            cause.examples.append(node.subject)
-    return sorted(found.values(), key=lambda cause: (-cause.nodes, cause.reason))
-
-
-def commands(status: RolloutStatus) -> list[str]:
-    """What a person may say to an unfinished rollout now, as commands."""
-    said = [f"approve {status.id} {status.stage}"] if status.stage else []
+def words(status: RolloutStatus) -> list[Control]:
+    """The words that a rollout takes now."""
+    approving: list[Control] = ["approve"] if status.stage else []
     match status.phase:
         case "running":
-            said += [f"retry {status.id}"] if status.reason == "ClusterBehind" else []
-            said += [f"pause {status.id} --reason …"]
+            again: list[Control] = ["retry"] if status.reason == "ClusterBehind" else []
+            return [*approving, *again, "pause", "revert"]
         case "paused":
-            said += [f"resume {status.id}", f"abort {status.id}"]
+            return ["resume", "abort", "revert"]
         case "stopped":
-            said += [f"retry {status.id}", f"abort {status.id}"]
+            return ["retry", "abort", "revert"]
+        case "aborted" | "done":
+            return ["revert"]
         case _:
             return []
-    return [f"hullmark rollout {words}" for words in [*said, f"revert {status.id}"]]
 
 
 def holding(world: World, now: datetime) -> Holding:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from functions.api.answers import ApiError, answers, send
 from functions.api.identity import who
+from functions.api.rolling import detailed
 from shared import wiring
 from shared.domain.labels.impact import Accepting
 from shared.work.rollouts import CONTROLS, RolloutList, RolloutStatus, control, listed, shown, start
@@ -70,9 +71,9 @@ def list_rollouts(query: RolloutListQuery) -> Response:
 
 @routes.get("/rollouts/<rollout>", responses=answers(200, RolloutStatus, 404))
 def show_rollout(path: RolloutPath) -> Response:
-    """Show where a rollout stands: its stages, what it waits for, since when, until when or for whom."""
+    """Show where a rollout stands: what each stage waits for, since when, until when or for whom, and why nodes failed."""
     world = wiring.world()
-    return send(shown(world.rollouts.get(path.rollout), world, world.clock()))
+    return send(detailed(world.rollouts.get(path.rollout), world, world.clock()))
 
 
 @routes.post("/rollouts/<rollout>/control/<verb>", responses=answers(202, RolloutStatus, 404, 409, body=True))

@@ -267,7 +267,8 @@ class EmbeddedRollouts:
 
     def get(self, rollout: str) -> RolloutStatus:
         self._step()
-        return rollouts.shown(self._world.rollouts.get(rollout), self._world, self._world.clock())
+        found = self._world.rollouts.get(rollout)
+        return rollouts.shown(found, self._world, self._world.clock(), lambda actions: map(self._world.actions.ended, actions))
 
     def control(self, rollout: str, verb: rollouts.Control, stage: str, reason: str, accept: Accepting) -> RolloutStatus:
         now = self._world.clock()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, cast
 
@@ -16,6 +17,7 @@ from shared.domain.documents.kinds import REST, RolloutSpec, StageSpec, seconds
 from shared.domain.holds import Hold, longest
 from shared.domain.labels.impact import Accepting
 from shared.domain.names import REJECTED, SITE_ACTION_SUCCESS
+from shared.domain.rollouts.causes import Cause, causes
 from shared.domain.rollouts.decisions import Facts, Stop, Wait, budget, decide
 from shared.domain.rollouts.places import Candidate, resolve
 from shared.domain.rollouts.progress import (
@@ -44,6 +46,21 @@ from shared.world import World
 NOTHING_ACCEPTED = Accepting()
 Control = Literal["approve", "pause", "resume", "abort", "revert", "retry"]
 CONTROLS: tuple[Control, ...] = ("approve", "pause", "resume", "abort", "revert", "retry")
+Recall = Callable[[Sequence[str]], Iterable[ActionOutcome | None]]
+"""Reads how actions ended."""
+CAUSES_FROM = 20
+"""Most actions of a stage that are read for the causes of its failures, the newest."""
+WHERE = 50
+"""Most clusters that are listed for a stage."""
+
+
+class Share(BaseModel):
+    """To how many of a stage's nodes in a cluster the revision is released."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    cluster: str
+    released: int
+    nodes: int
 
 
 class StageStatus(BaseModel):
@@ -60,7 +77,22 @@ class StageStatus(BaseModel):
     behind: int = 0
     """Nodes of clusters that did not answer: nothing was written to them."""
     budget: int = 0
+    soak: int = 0
+    """Seconds."""
+    approval: Literal["none", "before", "after"] = "none"
     actions: list[str] = []
+    reason: str = ""
+    """What it waits for, until it is through: a code."""
+    message: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    who: str = ""
+    clusters: int = 0
+    """How many clusters have nodes of it."""
+    where: list[Share] = []
+    """Those with most nodes, where the rollout has several clusters."""
+    causes: list[Cause] = []
+    """Why nodes failed or are missing, most nodes first; of a rollout that is asked for by its id."""
 
 
 class RolloutStatus(BaseModel):
@@ -401,13 +433,13 @@ def _reached(progress: Progress, cluster: str, world: World) -> list[str]:
 # --- showing
 
 
-def shown(progress: Progress, world: World, now: datetime) -> RolloutStatus:
-    """Where it stands, and what it waits for."""
+def shown(progress: Progress, world: World, now: datetime, recall: Recall | None = None) -> RolloutStatus:
+    """Where it stands, and what it waits for. With `recall`, the causes of failures too."""
     facts = facts_of(progress, world, now)
     decision = decide(progress, facts, now)
     waits = decision if isinstance(decision, Wait | Stop) else None
     until = waits if isinstance(waits, Wait) else None
-    return RolloutStatus(
+    status = RolloutStatus(
         id=progress.id,
         name=progress.name,
         revision=progress.revision,
@@ -415,7 +447,7 @@ def shown(progress: Progress, world: World, now: datetime) -> RolloutStatus:
         clusters=sorted(progress.clusters),
         started_by=progress.started.by,
         started_at=progress.started.at,
-        stages=_stages_shown(progress, facts),
+        stages=_stages_shown(progress, facts, until.approval[0] if until and until.approval else -1, recall),
         reason=waits.reason if waits else progress.said.reason,
         message=waits.message if waits else progress.said.message,
         since=until.since if until else progress.said.at,
@@ -424,21 +456,33 @@ def shown(progress: Progress, world: World, now: datetime) -> RolloutStatus:
         stage=progress.stages[until.approval[0]].name if until and until.approval else "",
         said_by=progress.said.by,
     )
+    return status if progress.ended else status.model_copy(update={"stages": _waiting(status)})
 
 
-def _stages_shown(progress: Progress, facts: Facts) -> Sequence[StageStatus]:
-    reached = max((batch.stage for batch in progress.batches if not batch.back), default=-1)
-    return [_stage_shown(progress, number, facts, reached) for number in range(len(progress.stages))]
+def _stages_shown(progress: Progress, facts: Facts, approving: int, recall: Recall | None) -> list[StageStatus]:
+    reached = max(approving, *(batch.stage for batch in progress.batches if not batch.back), -1)
+    found = [_stage_shown(progress, number, facts, reached) for number in range(len(progress.stages))]
+    if recall is None:
+        return found
+    return [_with_causes(stage, progress, number, recall) for number, stage in enumerate(found)]
+
+
+def _with_causes(shown: StageStatus, progress: Progress, stage: int, recall: Recall) -> StageStatus:
+    """A stage with the causes in the newest of its actions that have any."""
+    tried = [batch.action for batch in progress.newest_batches(stage) if _may_tell(batch)][-CAUSES_FROM:]
+    troubled = bool(tried) and (shown.failed or shown.missing or shown.behind)
+    return shown.model_copy(update={"causes": causes(recall(tried))}) if troubled else shown
 
 
 def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> StageStatus:
     batches = progress.newest_batches(stage)
     found = [facts.of(batch) for batch in batches]
-    size = progress.size(stage)
+    size, about = progress.size(stage), progress.stages[stage]
     through = stage < reached or progress.phase == "done"
     state = "skipped" if not size and progress.placed else "through" if through else "open" if batches else "waiting"
+    where = shares(progress, stage)
     return StageStatus(
-        name=progress.stages[stage].name,
+        name=about.name,
         state=cast("Literal['waiting', 'open', 'through', 'skipped']", state),
         nodes=size,
         opened=sum(batch.count for batch in batches),
@@ -447,8 +491,46 @@ def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> 
         missing=sum(fact.missing for fact in found),
         behind=sum(batch.count for batch, fact in zip(batches, found, strict=True) if fact.behind),
         budget=budget(progress, stage),
+        soak=about.soak,
+        approval="before" if about.before else "after" if about.after else "none",
         actions=[batch.action for batch in progress.batches if batch.stage == stage],
+        clusters=len(where),
+        where=where[:WHERE] if len(progress.clusters) > 1 else [],
     )
+
+
+def shares(progress: Progress, stage: int) -> list[Share]:
+    """Where a stage is out: its clusters with nodes, the largest first."""
+    released: Counter[str] = Counter()
+    for batch in progress.newest_batches(stage):
+        released[batch.cluster] += batch.count
+    there = [(cluster, sizes[stage]) for cluster, sizes in progress.placed.items() if sizes[stage]]
+    there.sort(key=lambda each: (-each[1], each[0]))
+    return [Share(cluster=cluster, released=released[cluster], nodes=nodes) for cluster, nodes in there]
+
+
+def _may_tell(batch: Batch) -> bool:
+    fact = batch.fact
+    return fact is None or bool(fact.failed or fact.missing or fact.behind)
+
+
+def _waiting(status: RolloutStatus) -> list[StageStatus]:
+    """Its stages; of those that are not through, the first waits for what the rollout waits for, the others for the one before them."""
+    found: list[StageStatus] = []
+    before = ""
+    for stage in status.stages:
+        waits: dict[str, object] = {}
+        if stage.state in ("waiting", "open") and before:
+            waits = {"reason": WAITING_FOR_STAGE, "message": f"opens after stage {before}{_SAID_OF[stage.approval]}"}
+        elif stage.state in ("waiting", "open"):
+            waits = status.model_dump(include={"reason", "message", "since", "until", "who"})
+        found.append(stage.model_copy(update=waits))
+        before = stage.name if waits else before
+    return found
+
+
+WAITING_FOR_STAGE = "WaitingForStage"
+_SAID_OF: Mapping[str, str] = {"none": "", "before": " and an approval", "after": ""}
 
 
 def listed(world: World, now: datetime, limit: int = 20) -> list[RolloutStatus]:

@@ -12,18 +12,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import functions_framework
 import pytest
 import yaml
 from playwright.sync_api import Browser, Page, sync_playwright
 from werkzeug.serving import make_server
 
+from local import steps
 from shared import telemetry, wiring
 from shared.ports import Refused
 from shared.work.holds import pause
 from shared.work.rollouts import nudge, start
 from tests.api.conftest import FrontDoor
 from tests.conftest import require_real
-from tests.rollouts.rolling import a_rollout
+from tests.rollouts.rolling import CANARY, HALF, a_rollout
 from tests.stories.fleet import a_policy
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -138,15 +140,15 @@ def site() -> Iterator[Site]:
     door.world.releases.override("default", "compute12", {}, "a person", door.now)
     door.now += timedelta(seconds=40)
 
-    with served(door) as url:
+    with served(door.app) as url:
         yield Site(door, url, failed, waiting)
     wiring.install(None)
 
 
 @contextmanager
-def served(door: FrontDoor) -> Iterator[str]:
+def served(app: Any) -> Iterator[str]:
     """The address at which a browser finds the page."""
-    server = make_server("127.0.0.1", 0, door.app, threaded=True)
+    server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -181,7 +183,7 @@ def large() -> Iterator[str]:
     door.now += timedelta(minutes=42)
     pause("the switches of row 7 are exchanged", "grace.hopper@halden.example.com", door.world, door.now)
     door.now += timedelta(minutes=5)
-    with served(door) as url:
+    with served(door.app) as url:
         yield url
     wiring.install(None)
 
@@ -207,6 +209,104 @@ def test_a_rollout_over_5000_nodes_shows_its_stages_what_it_waits_for_and_why_no
         assert page.url == f"{large}/reasons/Paused"
         assert "hullmark resume" in looked_at(page, "reason")
         context.close()
+
+
+@pytest.fixture
+def two_doors(door: FrontDoor) -> Iterator[tuple[FrontDoor, str, str]]:
+    """Ten nodes and no rollout; the addresses of writers and of readers."""
+    door.has_nodes(**{f"n{number}": {} for number in range(10)})
+    reading = functions_framework.create_app("api_reader", str(steps.load().steps["api_reader"].source))
+    with served(door.app) as writers, served(reading) as readers:
+        yield door, writers, readers
+
+
+def waits_for_an_approval(door: FrontDoor) -> str:
+    """A rollout whose canary has soaked."""
+    door.commits(a_policy("tiers", {}, {"tier": "new"}), a_rollout(CANARY, HALF), adopted=False)
+    rollout = start("careful", "ada", door.world, door.now, supersede=True).id
+    door.cloud.drain()
+    door.now += timedelta(minutes=10)
+    nudge(rollout, door.world)
+    door.cloud.drain()
+    return rollout
+
+
+def test_a_writer_presses_each_button_and_sees_what_it_came_to(two_doors: tuple[FrontDoor, str, str], page: Page) -> None:
+    door, writers, _ = two_doors
+    rollout = waits_for_an_approval(door)
+
+    page.goto(writers)
+    page.get_by_role("button", name="Pause").click()
+    assert "Nothing more opens" in looked_at(page, "press")
+    page.get_by_role("button", name="Pause").click()
+    assert page.url.rstrip("?") == f"{writers}/rollouts/{rollout}/pause", "the browser asks for the reason"
+    page.get_by_label("Why").fill("the night shift <b>asks</b>")
+    page.get_by_role("button", name="Pause").click()
+    assert page.url == f"{writers}/rollouts/{rollout}?told=pause"
+    assert "Paused by unauthenticated: the night shift <b>asks</b>" in looked_at(page, "pressed")
+
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Resume").click()
+    assert "It goes on." in page.inner_text("#told")
+
+    page.get_by_role("button", name="Approve half").click()
+    looked_at(page, "approve")
+    page.get_by_role("button", name="Approve half").click()
+    assert "Stage half is approved" in page.inner_text("#told")
+    door.cloud.drain()
+    page.reload()
+    assert "5 of 5 done" in page.inner_text(".rollout")
+
+    page.get_by_role("button", name="Revert").click()
+    page.get_by_role("button", name="Revert").click()
+    door.cloud.drain()
+    assert "is rejected" in page.inner_text("#told")
+    assert door.world.rollouts.get(rollout).phase == "reverted"
+
+
+def test_a_reader_sees_each_button_disabled_with_the_reason(two_doors: tuple[FrontDoor, str, str], page: Page) -> None:
+    waits_for_an_approval(two_doors[0])
+    page.goto(two_doors[2])
+    for name in ("Approve half", "Pause", "Revert"):
+        assert page.get_by_role("button", name=name).is_disabled()
+    assert "ReadsOnly" in looked_at(page, "reader")
+
+
+PRESS_ANYWAY = """button => {
+  button.form.querySelectorAll('[disabled]').forEach(field => field.disabled = false);
+  button.form.submit();
+}"""
+
+
+def test_a_reader_who_presses_a_disabled_button_anyway_is_refused(two_doors: tuple[FrontDoor, str, str], browser: Browser) -> None:
+    door, _, readers = two_doors
+    rollout = waits_for_an_approval(door)
+    page = browser.new_context().new_page()
+    for verb in ("approve", "pause", "revert"):
+        page.goto(f"{readers}/rollouts/{rollout}/{verb}")
+        button = page.locator("#press button")
+        assert button.is_disabled()
+        with page.expect_navigation() as answered:
+            button.evaluate(PRESS_ANYWAY)
+        assert answered.value.status == 403
+        assert "read-only" in looked_at(page, "refused")
+    assert door.world.rollouts.get(rollout).phase == "running"
+    page.context.close()
+
+
+def test_a_page_of_another_site_has_its_form_refused(two_doors: tuple[FrontDoor, str, str], browser: Browser) -> None:
+    door, writers, readers = two_doors
+    rollout = waits_for_an_approval(door)
+    page = browser.new_context().new_page()
+    evil = f'<form method="post" action="{writers}/rollouts/{rollout}/revert"><button>You have won</button></form>'
+    page.route("**/evil.html", lambda route: route.fulfill(body=evil, content_type="text/html"))
+    for elsewhere in (readers, "http://localhost:1"):
+        page.goto(f"{elsewhere}/evil.html")
+        with page.expect_navigation() as answered:
+            page.click("button")
+        assert answered.value.status == 403
+    assert door.world.rollouts.get(rollout).phase == "running"
+    page.context.close()
 
 
 @pytest.fixture(params=LOOKS, ids=[f"{width}-{scheme}" for width, scheme in LOOKS])

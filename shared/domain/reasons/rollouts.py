@@ -12,6 +12,7 @@ ROLLOUTS = Group(
         "PlacesUnresolved": Reason("it has just begun: the nodes of a cluster are being assigned to stages"),
         "BatchRunning": Reason("nodes are being written; `hullmark actions show ID` tells how far that is"),
         "Soaking": Reason("a stage is written and soaks; the next one opens at the time given"),
+        "WaitingForStage": Reason("the stage before it is not through yet; what that one waits for is told there"),
         "AwaitingApproval": Reason(
             "a stage needs a person's word, before it begins or after its soak", "`hullmark rollout approve ID STAGE`, or `revert`"
         ),
