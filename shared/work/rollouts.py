@@ -471,7 +471,10 @@ def _with_causes(shown: StageStatus, progress: Progress, stage: int, recall: Rec
     """A stage with the causes in the newest of its actions that have any."""
     tried = [batch.action for batch in progress.newest_batches(stage) if _may_tell(batch)][-CAUSES_FROM:]
     troubled = bool(tried) and (shown.failed or shown.missing or shown.behind)
-    return shown.model_copy(update={"causes": causes(recall(tried))}) if troubled else shown
+    if not troubled:
+        return shown
+    nodes = (node for outcome in recall(tried) if outcome for node in outcome.outcomes)
+    return shown.model_copy(update={"causes": causes(nodes)})
 
 
 def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> StageStatus:

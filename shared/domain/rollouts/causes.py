@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
-from shared.domain.actions import ActionOutcome
+from shared.domain.outcomes import Outcome
 
 EXAMPLES = 3
 """Nodes that are named for a cause."""
@@ -22,11 +22,11 @@ class Cause(BaseModel):
     examples: list[str] = []
 
 
-def causes(outcomes: Iterable[ActionOutcome | None]) -> list[Cause]:
+def causes(outcomes: Iterable[Outcome]) -> list[Cause]:
     """Group the nodes that failed or are missing by their reason, most nodes first."""
     messages: dict[str, str] = {}
     nodes: dict[str, list[str]] = {}
-    for node in (node for outcome in outcomes if outcome for node in outcome.outcomes if node.outcome in ("failed", "missing")):
+    for node in (node for node in outcomes if node.outcome in ("failed", "missing")):
         reason = node.reason or node.outcome
         messages.setdefault(reason, node.message)
         nodes.setdefault(reason, []).append(node.subject)
