@@ -78,8 +78,8 @@ class Rolling:
     def break_record(self, rollout: str) -> None:
         """Its newest state can't be read any more."""
         newest = max(key for key in self.door.world.store.keys(f"rollouts/{rollout}/") if key.count("/") == 2)
-        self.door.world.store.delete(newest)
-        self.door.world.store.create(newest, b"torn")
+        following = int(newest.rpartition("/")[2].removesuffix(".json")) + 1
+        self.door.world.store.create(f"rollouts/{rollout}/{following:06}.json", b"torn")
 
 
 def in_words(html: str) -> str:
