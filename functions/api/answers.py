@@ -156,10 +156,12 @@ REJECTIONS = {
     REVISION_REJECTED: "Revision rejected",
     ROLLOUT_RUNNING: "Rollout running",
     "ReasonRequired": "Invalid reason",
+    "ImpactRequired": "Invalid impact",
+    "ImpactChanged": "Impact changed",
     "UnknownRolloutDocument": "No such Rollout document",
 }
 """Titles of what intake refuses, in Shipyard's words where it has some."""
-CONFLICTS = (REVISION_REJECTED, ROLLOUT_RUNNING, "NewerReleased", "ActionRunning", "Frozen", "Paused")
+CONFLICTS = (REVISION_REJECTED, ROLLOUT_RUNNING, "NewerReleased", "ActionRunning", "Frozen", "Paused", "ImpactChanged")
 """What intake refuses though nothing is wrong with the request: 409."""
 
 

@@ -47,6 +47,8 @@ class Press(BaseModel):
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
     stage: str = Field(default="", max_length=63)
+    impact: str = Field(default="", max_length=64)
+    """The digest of the impact that the page showed."""
     reason: str = Field(default="", max_length=2000)
 
 
@@ -63,7 +65,8 @@ def named(button: Button, status: RolloutStatus) -> str:
 
 def command(button: Button, status: RolloutStatus) -> str:
     """The same as a command."""
-    said = {"approve": f" {status.stage}", "pause": " --reason …"}.get(button.verb, "")
+    impact = f" --impact {status.impact.digest}" if status.impact else ""
+    said = {"approve": f" {status.stage}{impact}", "pause": " --reason …"}.get(button.verb, "")
     return f"hullmark rollout {button.verb} {status.id}{said}"
 
 

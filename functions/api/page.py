@@ -23,6 +23,7 @@ from functions.api.rolling import ACTIONS, PLACES, detailed, holding, rollouts
 from functions.api.standing import Standing, needing_attention, outcome_so_far, parameters_of, standing
 from shared import wiring
 from shared.domain.overview import OUT_OF_SYNC
+from shared.domain.rollouts.approvals import lines
 from shared.work.rollouts import RolloutStatus, control
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def press(rollout: str, verb: str) -> AnyResponse:
     except ValidationError as error:
         raise invalid("Invalid form", error) from error
     world = wiring.world()
-    control(rollout, button.verb, who(), world, world.clock(), stage=sent.stage, message=sent.reason)
+    control(rollout, button.verb, who(), world, world.clock(), stage=sent.stage, impact=sent.impact, message=sent.reason)
     answer = redirect(f"{request.script_root}/rollouts/{rollout}?told={verb}", 303)
     answer.headers.update(HEADERS)
     return answer
@@ -172,7 +173,7 @@ def explained(code: str) -> list[tuple[Group, Reason]]:
 
 def _page(template: str, now: datetime | None, *, http: int = 200, refresh: int = 0, **shown: object) -> Response:
     words = {"ago": ago, "mark": mark, "many": many, "asked": asked, "units": units, "ahead_of": ahead_of, "explained": explained}
-    rolling = {"buttons": buttons, "named": named, "command": command, "places": PLACES, "linked": ACTIONS, "rows": ROWS}
+    rolling = {"buttons": buttons, "named": named, "command": command, "places": PLACES, "linked": ACTIONS, "rows": ROWS, "lines": lines}
     about = {"now": now, "root": request.script_root, "ahead": AHEAD, "refresh": refresh, "readonly": reads_only()}
     return Response(render_template(template, **about, **words, **rolling, **shown), http, HEADERS, mimetype="text/html")
 

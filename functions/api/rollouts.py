@@ -47,10 +47,13 @@ class StartRollout(Accepting):
 
 
 class Word(Accepting):
-    """`stage`: for `approve`, the stage that is meant; `reason`: for `pause` required; `accept_…`: for `retry` (docs/limits.md)."""
+    """`stage`, `impact`: for `approve`, the stage that is meant and the digest of the impact that was shown; `reason`: why, for `pause`;
+    `accept_…`: for `retry` (docs/limits.md).
+    """
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"stage": "canary"}]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"stage": "canary", "impact": "2f1c0a9b8d7e6f50"}]})
     stage: str = Field(default="", max_length=63, description="For `approve`: the stage that it waits at.")
+    impact: str = Field(default="", max_length=64, description="For `approve`: `impact.digest` of the rollout, as it was shown.")
     reason: str = Field(default="", max_length=2000, description="Why; required by `pause`.")
 
 
@@ -84,5 +87,5 @@ def control_rollout(path: RolloutControlPath, body: Word) -> Response:
     verb = next((known for known in CONTROLS if known == path.verb), None)
     if verb is None:
         raise ApiError(404, "Control not supported", f"there is no control {path.verb}: {', '.join(CONTROLS)}")
-    changed = control(path.rollout, verb, who(), world, now, stage=body.stage, message=body.reason, accept=body)
+    changed = control(path.rollout, verb, who(), world, now, stage=body.stage, impact=body.impact, message=body.reason, accept=body)
     return send(shown(changed, world, now), 202)

@@ -16,7 +16,7 @@ from ulid import ULID
 
 from shared import telemetry, wiring
 from shared.domain.notices import ROLLOUT_CHANGED, ROLLOUT_WAITS, NoticeKind
-from shared.domain.rollouts.decisions import Facts, Open, Wait, after, decide
+from shared.domain.rollouts.decisions import Facts, Open, Wait, after, asks, decide
 from shared.domain.rollouts.progress import Progress
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.rollouts import UnknownRollout
@@ -63,7 +63,7 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
     progress, facts = look(progress, facts_of(progress, world, now), looks, world, now)
     while (further := stepped(progress.id, facts, looks, world, now)) != progress:
         progress, facts = look(further, facts_of(further, world, now), looks, world, now)
-    progress = settle(progress, facts, world, now)
+    progress = asked(settle(progress, facts, world, now), facts, world, now)
     send(progress, facts, world)
     if progress.ended:  # whoever ended it may have been cut off before it was closed
         world.rollouts.close(progress.id)
@@ -90,6 +90,16 @@ def stepped(rollout: str, facts: Facts, looks: Looks, world: World, now: datetim
     return world.rollouts.change(rollout, further)
 
 
+def asked(progress: Progress, facts: Facts, world: World, now: datetime) -> Progress:
+    """Count what the approval that it waits for would let happen, once."""
+    wanted = asks(progress, facts, now)
+    if wanted is None or progress.asked_for(*wanted):
+        return progress
+    from shared.work.approvals import ask  # it plans, which most steps don't
+
+    return ask(progress, wanted, world, now)
+
+
 def send(progress: Progress, facts: Facts, world: World) -> None:
     """Publish the request of every batch whose action nobody has accepted yet: it may be on its way, or lost."""
     open_ = [(number, batch) for number, batch in enumerate(progress.batches, 1) if facts.of(batch).ended is None]
@@ -114,6 +124,8 @@ def tell(progress: Progress, facts: Facts, world: World, now: datetime) -> str:
         day = max(day for day in REMINDERS if now >= decision.since + timedelta(days=day) or day == 0)
         waits = {"reason": decision.reason, "message": decision.message, "since": decision.since.isoformat(), "who": decision.who}
         until = {"until": decision.until.isoformat()} if decision.until else {}
+        if asked := decision.approval and progress.asked_for(*decision.approval):
+            until["impact"] = asked.digest
         name = f"waits-{decision.reason}-{decision.since:%Y%m%dT%H%M%S.%f}-{day}"
         once(progress.id, name, ROLLOUT_WAITS, about | waits | until, world, now)
     return f"waits: {decision.reason}"

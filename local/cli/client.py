@@ -29,6 +29,7 @@ from local.cli.service import (
     RestoredSummary,
     RevisionSummary,
     StagedFiles,
+    Word,
 )
 from shared.domain.actions import REVISION_REJECTED, ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
@@ -459,8 +460,9 @@ class ServerRollouts:
     def get(self, rollout: str) -> RolloutStatus:
         return self._http.get(f"/rollouts/{quote(rollout, safe='')}", RolloutStatus)
 
-    def control(self, rollout: str, verb: Control, stage: str, reason: str, accept: Accepting) -> RolloutStatus:
-        said = {"stage": stage, "reason": reason, **accept.accepting()}
+    def control(self, rollout: str, verb: Control, word: Word) -> RolloutStatus:
+        said = {"stage": word.stage, "impact": word.impact, "reason": word.reason, **word.accept.accepting()}
+        said = {name: value for name, value in said.items() if value != ""}
         return self._http.call("POST", f"/rollouts/{quote(rollout, safe='')}/control/{verb}", RolloutStatus, json=said)
 
     def look_again(self, rollout: str, seconds: float) -> RolloutStatus:

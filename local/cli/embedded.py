@@ -22,6 +22,7 @@ from local.cli.service import (
     RestoredSummary,
     RevisionSummary,
     StagedFiles,
+    Word,
 )
 from local.cloud.embedded import Cloud
 from shared import telemetry
@@ -270,9 +271,9 @@ class EmbeddedRollouts:
         found = self._world.rollouts.get(rollout)
         return rollouts.shown(found, self._world, self._world.clock(), lambda actions: map(self._world.actions.ended, actions))
 
-    def control(self, rollout: str, verb: rollouts.Control, stage: str, reason: str, accept: Accepting) -> RolloutStatus:
-        now = self._world.clock()
-        rollouts.control(rollout, verb, who(), self._world, now, stage=stage, message=reason, accept=accept)
+    def control(self, rollout: str, verb: rollouts.Control, word: Word) -> RolloutStatus:
+        said = {"stage": word.stage, "impact": word.impact, "message": word.reason}
+        rollouts.control(rollout, verb, who(), self._world, self._world.clock(), accept=word.accept, **said)
         return self.get(rollout)
 
     def look_again(self, rollout: str, seconds: float) -> RolloutStatus:

@@ -12,14 +12,17 @@ import click
 from local.cli.cloud import service
 from local.cli.inputs import accept_options
 from local.cli.output import BLOCKED, OK, PARTIAL, Failure, emit, grid, output_option
+from local.cli.service import Word
 from shared.domain.labels.impact import Accepting
+from shared.domain.rollouts.approvals import lines as worded
 from shared.domain.rollouts.progress import ENDED
-from shared.work.rollouts import Control, RolloutStatus
+from shared.work.rollouts import ApprovalImpact, Control, RolloutStatus
 
 F = TypeVar("F", bound=Callable[..., Any])
 LOOK = 2.0
 """Seconds between two looks at a rollout that somebody watches."""
-NOTHING = Accepting()
+NO_MORE = Word()
+"""The verb says it all."""
 
 
 @click.group()
@@ -77,10 +80,21 @@ def watch(rollout: str, timeout: float | None, form: str) -> int:
 @rollout.command()
 @click.argument("rollout")
 @click.argument("stage")
+@click.option("--impact", default="", metavar="DIGEST", help="The impact that you were shown. Default: it is shown now.")
 @output_option
-def approve(rollout: str, stage: str, form: str) -> None:
-    """Approve STAGE of ROLLOUT, which waits for that."""
-    _control(rollout, "approve", form, stage=stage)
+def approve(rollout: str, stage: str, impact: str, form: str) -> None:
+    """Approve STAGE of ROLLOUT, which waits for that: the impact that was shown, and no other."""
+    _control(rollout, "approve", form, Word(stage, impact or _shown(rollout, stage)))
+
+
+def _shown(rollout: str, stage: str) -> str:
+    """Show what the approval lets happen on stderr; its digest. Empty where the stage waits for none."""
+    seen = service().rollouts.get(rollout)
+    if seen.impact is None or seen.stage != stage:
+        return ""
+    for line in impact_lines(seen.impact):
+        click.echo(line, err=True)
+    return seen.impact.digest
 
 
 @rollout.command()
@@ -89,7 +103,7 @@ def approve(rollout: str, stage: str, form: str) -> None:
 @output_option
 def pause(rollout: str, reason: str, form: str) -> None:
     """Pause ROLLOUT: nothing more opens. What is being written goes on."""
-    _control(rollout, "pause", form, reason=reason)
+    _control(rollout, "pause", form, Word(reason=reason))
 
 
 @rollout.command()
@@ -106,7 +120,7 @@ def resume(rollout: str, form: str) -> None:
 @output_option
 def abort(rollout: str, reason: str, form: str) -> None:
     """End ROLLOUT where it is: what was released stays."""
-    _control(rollout, "abort", form, reason=reason)
+    _control(rollout, "abort", form, Word(reason=reason))
 
 
 @rollout.command()
@@ -115,7 +129,7 @@ def abort(rollout: str, reason: str, form: str) -> None:
 @output_option
 def revert(rollout: str, reason: str, form: str) -> None:
     """Take ROLLOUT back at once, finished or not: its nodes get what they had before, and its revision is rejected."""
-    _control(rollout, "revert", form, reason=reason)
+    _control(rollout, "revert", form, Word(reason=reason))
 
 
 @rollout.command()
@@ -124,11 +138,11 @@ def revert(rollout: str, reason: str, form: str) -> None:
 @output_option
 def retry(rollout: str, form: str, **accepting: int | None) -> None:
     """Try the batches of ROLLOUT again that failed or were blocked, and go on."""
-    _control(rollout, "retry", form, accept=Accepting(**accepting))
+    _control(rollout, "retry", form, Word(accept=Accepting(**accepting)))
 
 
-def _control(rollout: str, verb: Control, form: str, *, stage: str = "", reason: str = "", accept: Accepting = NOTHING) -> None:
-    tell(service().rollouts.control(rollout, verb, stage, reason, accept), form)
+def _control(rollout: str, verb: Control, form: str, word: Word = NO_MORE) -> None:
+    tell(service().rollouts.control(rollout, verb, word), form)
 
 
 def _meant(rollout: str) -> str:
@@ -177,6 +191,15 @@ def lines(seen: RolloutStatus) -> Iterable[Any]:
     rows = [(each.name, each.state, *map(str, (each.nodes, each.done, each.failed, each.missing, each.budget))) for each in seen.stages]
     yield grid(columns, rows)
     yield _line(seen)
+    if seen.impact:
+        yield from impact_lines(seen.impact)
+        yield f"`hullmark rollout approve {seen.id} {seen.stage} --impact {seen.impact.digest}` approves that"
+
+
+def impact_lines(impact: ApprovalImpact) -> Iterable[str]:
+    """What an approval lets happen."""
+    yield f"impact {impact.digest}, {', '.join(impact.stages) or 'no stage'}, as counted at {_at(impact.at)}:"
+    yield from (f"  {line}" for line in worded(impact.clusters))
 
 
 def _line(seen: RolloutStatus) -> str:

@@ -271,6 +271,15 @@ class Versions(Protocol):
         ...
 
 
+class Word(NamedTuple):
+    """What is said with a word for a rollout: for an approval its stage and the digest of the impact that was shown, for others why."""
+
+    stage: str = ""
+    impact: str = ""
+    reason: str = ""
+    accept: Accepting = Accepting()
+
+
 class Rollouts(Protocol):
     """Changes in stages. Methods raise UnknownRollout for an id that there is not."""
 
@@ -286,7 +295,7 @@ class Rollouts(Protocol):
         """Where one stands."""
         ...
 
-    def control(self, rollout: str, verb: Control, stage: str, reason: str, accept: Accepting) -> RolloutStatus:
+    def control(self, rollout: str, verb: Control, word: Word) -> RolloutStatus:
         """Give it a word. Raises WrongPhase and Rejected."""
         ...
 

@@ -125,7 +125,7 @@ ROLLOUT_WAITS = NoticeKind(
     "A rollout waits for a person. Sent at once, and again after 1 and 7 days.",
     ["rollout"],
     "the rollout's id",
-    "`id`, `name`, `revision`, `reason`, `message`, `since`, `until`, `who`",
+    "`id`, `name`, `revision`, `reason`, `message`, `since`, `until`, `who`, `impact`: the digest that an approval names",
 )
 NOTICES = (
     ROLLOUT_CHANGED,

@@ -2,6 +2,7 @@
 
 rollouts/<id>/<n>.json   the state after the n-th change: a person's word, an opening, an end; n has no gaps
 rollout-heads/<id>/<n>   a hint that it happened
+rollouts/<id>/asked/<digest>.json   the impact that an approval names by its digest
 open-rollouts/<id>       there while something may still happen by itself
 
 An opening is written here before anything is sent, and so is a pause: nothing opens once somebody was answered that a rollout is paused.
@@ -11,17 +12,18 @@ stand is in places.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 from ulid import ULID
 
-from shared.domain.actions import began
+from shared.domain.actions import Record, began
+from shared.domain.labels.impact import Impact
 from shared.domain.rollouts.progress import Batch, Progress
 from shared.ledger.chains import Chain, Link
 from shared.ledger.places import Places
-from shared.ledger.records import RecordUnreadable, numbered, read_as
+from shared.ledger.records import RecordUnreadable, numbered, read_as, read_there
 from shared.ports import ObjectStore
 
 Change = Callable[[Progress], Progress]
@@ -33,6 +35,12 @@ HEADS_KEPT = 64
 
 class UnknownRollout(Exception):
     """There is no rollout of that id."""
+
+
+class ShownImpact(Record):
+    """What an approval lets happen in each cluster, as somebody was shown it."""
+
+    clusters: dict[str, Impact]
 
 
 class Rollouts:
@@ -96,6 +104,14 @@ class Rollouts:
         """The nodes of a batch."""
         return self.places.members(progress.id, batch.cluster, batch.stage, batch.start, batch.count)
 
+    def ask(self, rollout: str, digest: str, impacts: Mapping[str, Impact]) -> None:
+        """Keep the impact that an approval is asked for with."""
+        self._store.create(_asked_key(rollout, digest), ShownImpact(clusters=dict(impacts)).to_bytes())
+
+    def asked(self, rollout: str, digest: str) -> dict[str, Impact]:
+        """The impact that has this digest, by cluster. Raises RecordUnreadable."""
+        return read_there(self._store, _asked_key(rollout, digest), ShownImpact.model_validate_json).clusters
+
     def past(self, rollout: str) -> list[Progress]:
         """Every state that it had, oldest first; those that can't be read are left out."""
         found: list[Progress] = []
@@ -139,6 +155,10 @@ class Rollouts:
 
     def _chain(self, rollout: str) -> Chain:
         return Chain(self._store, f"rollouts/{rollout}/", f"rollout-heads/{rollout}/")
+
+
+def _asked_key(rollout: str, digest: str) -> str:
+    return f"rollouts/{rollout}/asked/{digest}.json"
 
 
 def _an_id(rollout: str) -> bool:

@@ -15,10 +15,11 @@ from ulid import ULID
 from shared.domain.actions import REVISION_REJECTED, ActionOutcome
 from shared.domain.documents.kinds import REST, RolloutSpec, StageSpec, seconds
 from shared.domain.holds import Hold, longest
-from shared.domain.labels.impact import Accepting
+from shared.domain.labels.impact import Accepting, Impact
 from shared.domain.names import REJECTED, SITE_ACTION_SUCCESS
+from shared.domain.rollouts.approvals import let_open
 from shared.domain.rollouts.causes import Cause, causes
-from shared.domain.rollouts.decisions import Facts, Stop, Wait, budget, decide
+from shared.domain.rollouts.decisions import Facts, Stop, Wait, asks, budget, decide
 from shared.domain.rollouts.places import Candidate, resolve
 from shared.domain.rollouts.progress import (
     Batch,
@@ -27,6 +28,7 @@ from shared.domain.rollouts.progress import (
     Progress,
     Said,
     Stage,
+    When,
     WrongPhase,
     approved,
     given,
@@ -95,6 +97,18 @@ class StageStatus(BaseModel):
     """Why nodes failed or are missing, most nodes first; of a rollout that is asked for by its id."""
 
 
+class ApprovalImpact(BaseModel):
+    """What an approval lets happen before the next one is needed. An approval names its digest, and counts for nothing else."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    digest: str
+    at: datetime
+    """When it was counted."""
+    stages: list[str]
+    """The stages that open."""
+    clusters: dict[str, Impact] = {}
+
+
 class RolloutStatus(BaseModel):
     """Where a rollout stands, and what it waits for."""
 
@@ -114,6 +128,8 @@ class RolloutStatus(BaseModel):
     who: str = ""
     stage: str = ""
     """The stage that waits for an approval."""
+    impact: ApprovalImpact | None = None
+    """What that approval lets happen; None where none is waited for, and for the moment until it is counted."""
     said_by: str = ""
     """Who brought about the last change."""
 
@@ -257,10 +273,13 @@ def control(
     now: datetime,
     *,
     stage: str = "",
+    impact: str = "",
     message: str = "",
     accept: Accepting = NOTHING_ACCEPTED,
 ) -> Progress:
-    """Give a rollout a word. `stage`: for an approval, the stage that it is for; `message`: why. Raises UnknownRollout and WrongPhase."""
+    """Give a rollout a word. `stage`, `impact`: for an approval, the stage that it is for, and the digest of the impact that was shown;
+    `message`: why. Raises UnknownRollout, WrongPhase and Rejected.
+    """
     if verb == "pause" and not message.strip():
         raise Rejected(Refusal("ReasonRequired", "say why it is paused: whoever finds it so will want to know"))
     progress = world.rollouts.get(rollout)
@@ -268,11 +287,15 @@ def control(
         _refuse_if_replaced(progress, world)
     facts = facts_of(progress, world, now)
     said = Said(verb, by, now, message=message)
+    if verb == "approve":
+        from shared.work.approvals import bind  # it plans, which no step of a rollout does
+
+        bind(progress, _asked_for(progress, facts, stage, said), impact, world, now)
 
     def change(state: Progress) -> Progress:
         if verb == "retry":
             return structs.replace(given(state, said), accepted={**state.accepted, **accept.accepting()})
-        return _approved(state, facts, stage, said) if verb == "approve" else given(state, said)
+        return approved(state, said, *_asked_for(state, facts, stage, said)) if verb == "approve" else given(state, said)
 
     changed = world.rollouts.change(rollout, change)
     nudge(rollout, world)
@@ -287,15 +310,14 @@ def _refuse_if_replaced(progress: Progress, world: World) -> None:
         raise WrongPhase(f"rollout {progress.id} is done, and {said}")
 
 
-def _approved(state: Progress, facts: Facts, stage: str, said: Said) -> Progress:
-    """The rollout with the approval that it waits for, which must be for this stage. Raises WrongPhase."""
-    decision = decide(state, facts, said.at)
-    if not isinstance(decision, Wait) or decision.approval is None:
+def _asked_for(state: Progress, facts: Facts, stage: str, said: Said) -> tuple[int, When]:
+    """The approval that a rollout waits for, which must be for this stage. Raises WrongPhase."""
+    wanted = asks(state, facts, said.at)
+    if wanted is None:
         raise WrongPhase(f"rollout {state.id} waits for no approval now: nothing was approved")
-    number, when = decision.approval
-    if stage != (name := state.stages[number].name):
+    if stage != (name := state.stages[wanted[0]].name):
         raise WrongPhase(f"rollout {state.id} waits for a word on stage {name}, not on {stage or 'none'}: nothing was approved")
-    return approved(state, said, number, when)
+    return wanted
 
 
 # --- one step
@@ -454,9 +476,22 @@ def shown(progress: Progress, world: World, now: datetime, recall: Recall | None
         until=until.until if until else None,
         who=until.who if until else "",
         stage=progress.stages[until.approval[0]].name if until and until.approval else "",
+        impact=_impact_shown(progress, until.approval, world) if until and until.approval else None,
         said_by=progress.said.by,
     )
     return status if progress.ended else status.model_copy(update={"stages": _waiting(status)})
+
+
+def _impact_shown(progress: Progress, wanted: tuple[int, When], world: World) -> ApprovalImpact | None:
+    """The impact that an approval has to name. One whose counts can't be read can be named all the same."""
+    asked = progress.asked_for(*wanted)
+    if asked is None:
+        return None
+    stages = [progress.stages[number].name for number in let_open(progress, *wanted)]
+    clusters: dict[str, Impact] = {}
+    with contextlib.suppress(RecordUnreadable):
+        clusters = world.rollouts.asked(progress.id, asked.digest)
+    return ApprovalImpact(digest=asked.digest, at=asked.at, stages=stages, clusters=clusters)
 
 
 def _stages_shown(progress: Progress, facts: Facts, approving: int, recall: Recall | None) -> list[StageStatus]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import functions_framework
@@ -29,6 +30,13 @@ def waiting(rolling: Rolling) -> str:
     return rollout
 
 
+def shown(rolling: Rolling, rollout: str) -> str:
+    """The digest of the impact that the page of the button shows, as its form sends it."""
+    found = re.search(r'name="impact" value="(\w*)"', rolling.door.get(f"/rollouts/{rollout}/approve").text)
+    assert found is not None
+    return found[1]
+
+
 def press(door: FrontDoor, rollout: str, verb: str, headers: dict[str, str] | None = None, client: Any = None, **form: str) -> Any:
     client = client or door.client
     path = f"/rollouts/{rollout}/{verb}"
@@ -40,13 +48,27 @@ def phase(door: FrontDoor, rollout: str) -> str:
 
 
 def test_an_approval_is_recorded_and_the_page_of_the_rollout_says_by_whom(rolling: Rolling, waiting: str) -> None:
-    answer = press(rolling.door, waiting, "approve", stage="half")
+    answer = press(rolling.door, waiting, "approve", stage="half", impact=shown(rolling, waiting))
     assert (answer.status_code, answer.headers["Location"]) == (303, f"/rollouts/{waiting}?told=approve")
     assert "Stage half is approved by ada." in in_words(rolling.door.get(answer.headers["Location"]).text)
 
 
+def test_an_approval_is_for_the_impact_that_the_page_shows(rolling: Rolling, waiting: str) -> None:
+    digest = shown(rolling, waiting)
+    assert "An approval lets half, rest open: cluster default, 9 nodes: 9 change" in in_words(
+        rolling.door.get(f"/rollouts/{waiting}/approve").text
+    )
+    rolling.door.cluster.set_labels("n5", {"tier": "taken"})
+    refused = press(rolling.door, waiting, "approve", stage="half", impact=digest)
+    assert (refused.status_code, "now 9 change" in refused.text) == (409, True)
+    assert digest != shown(rolling, waiting)
+    assert press(rolling.door, waiting, "approve", stage="half", impact=shown(rolling, waiting)).status_code == 303
+
+
 def test_a_press_under_airships_prefix_leads_back_there(rolling: Rolling, waiting: str) -> None:
-    answer = rolling.door.client.post(f"/api/rollouts/{waiting}/approve", data={"stage": "half"}, headers=OWN)
+    answer = rolling.door.client.post(
+        f"/api/rollouts/{waiting}/approve", data={"stage": "half", "impact": shown(rolling, waiting)}, headers=OWN
+    )
     assert answer.headers["Location"] == f"/api/rollouts/{waiting}?told=approve"
 
 
@@ -79,9 +101,10 @@ def test_a_finished_rollout_can_be_reverted_from_its_page(rolling: Rolling) -> N
 
 def test_an_approval_that_is_said_twice_or_for_another_stage_is_refused_and_says_so(rolling: Rolling, waiting: str) -> None:
     assert press(rolling.door, waiting, "approve", stage="canary").status_code == 409
-    assert press(rolling.door, waiting, "approve", stage="half").status_code == 303
+    digest = shown(rolling, waiting)
+    assert press(rolling.door, waiting, "approve", stage="half", impact=digest).status_code == 303
     rolling.door.cloud.drain()
-    again = press(rolling.door, waiting, "approve", stage="half")
+    again = press(rolling.door, waiting, "approve", stage="half", impact=digest)
     assert (again.status_code, again.mimetype) == (409, "text/html")
     assert "nothing was approved" in again.text
     assert len(rolling.door.world.rollouts.get(waiting).approvals) == 1

@@ -43,7 +43,7 @@ def test_a_rollout_is_started_shown_approved_and_listed(door: FrontDoor) -> None
     shown = door.get(f"/v1.0/rollouts/{rollout}").json
     assert (shown["phase"], shown["reason"], shown["stages"][0]["name"]) == ("running", "AwaitingApproval", "canary")
 
-    assert control(door, rollout, "approve", stage="canary").status_code == 202
+    assert control(door, rollout, "approve", stage="canary", impact=shown["impact"]["digest"]).status_code == 202
     assert [one["phase"] for one in door.get("/v1.0/rollouts").json["rollouts"]] == ["done"]
     assert door.labels("n2") == {"tier": "new"}
 
@@ -59,6 +59,9 @@ def test_a_second_rollout_and_a_site_action_are_conflicts_while_one_is_on_its_wa
     ("verb", "body", "status", "reason"),
     [
         ("approve", {"stage": "rest"}, 409, "WrongPhase"),
+        ("approve", {"stage": "canary"}, 400, "ImpactRequired"),
+        ("approve", {"stage": "canary", "impact": "2f1c0a9b8d7e6f50"}, 409, "ImpactChanged"),
+        ("approve", {"stage": "canary", "impact": "../x"}, 409, "ImpactChanged"),
         ("pause", {}, 400, "ReasonRequired"),
         ("resume", {}, 409, "WrongPhase"),
         ("explode", {}, 404, ""),

@@ -791,7 +791,9 @@ def roll_out(site: Site) -> None:
     for _ in range(3):
         time_passes(site)
     for rollout in site.untouched.rollouts.open():
-        site.client("POST", f"/v1.0/rollouts/{rollout}/control/approve", json={"stage": "canary"})
+        asked = site.untouched.rollouts.get(rollout).asked
+        word = {"stage": "canary", "impact": asked.digest if asked else ""}
+        site.client("POST", f"/v1.0/rollouts/{rollout}/control/approve", json=word)
     site.drain()
     for _ in range(3):
         time_passes(site)

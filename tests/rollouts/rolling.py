@@ -46,7 +46,10 @@ class Rolling(Fleet):
         return self.world.rollouts.get(progress.id)
 
     def says(self, verb: Control, stage: str = "", message: str = "because", **accepting: int) -> None:
-        control(self.rollout, verb, "an operator", self.world, self.now, stage=stage, message=message, accept=Accepting(**accepting))
+        """A person says it; an approval names the impact that is shown."""
+        shown = self.status.impact if verb == "approve" else None
+        impact, accept = shown.digest if shown else "", Accepting(**accepting)
+        control(self.rollout, verb, "an operator", self.world, self.now, stage=stage, impact=impact, message=message, accept=accept)
         self.cloud.drain()
 
     def later(self, **span: float) -> None:

@@ -22,6 +22,7 @@ KINDS = {
     "state": r"rollouts/ID/\d{6}\.json",
     "index": r"rollouts/ID/places/[^/]+/index\.json",
     "share": r"rollouts/ID/places/[^/]+/\d{5}\.json",
+    "asked": r"rollouts/ID/asked/.+",
     "told": r"rollouts/ID/told/.+",
     "head": r"rollout-heads/ID/\d{6}",
     "open": r"open-rollouts/ID",
@@ -32,17 +33,18 @@ class Shown(Rolling, FrontDoor):
     """A fleet with a rollout, looked at over HTTP."""
 
 
-HARMLESS = ("told", "head", "open")
-"""Marks and hints: a body says nothing, and one that is lost is made up for."""
+HARMLESS = ("asked", "told", "head", "open")
+"""Marks and hints: a body says nothing, and one that is lost is made up for. An impact is counted again when somebody approves."""
 EVERY = [f"n{number}" for number in range(10)]
 
 
 @functools.cache
 def written() -> tuple[str, dict[str, bytes]]:
-    """A rollout whose canary is through and soaks; its id, and all that is kept."""
+    """A rollout whose canary is through, and which waits for an approval; its id, and all that is kept."""
     fleet = Rolling()
     fleet.ten_nodes(CANARY, HALF)
     fleet.starts()
+    fleet.later(minutes=10)
     store = fleet.world.store
     return fleet.rollout, {key: store.get(key) or b"" for key in store.keys("")}
 

@@ -14,7 +14,8 @@ ROLLOUTS = Group(
         "Soaking": Reason("a stage is written and soaks; the next one opens at the time given"),
         "WaitingForStage": Reason("the stage before it is not through yet; what that one waits for is told there"),
         "AwaitingApproval": Reason(
-            "a stage needs a person's word, before it begins or after its soak", "`hullmark rollout approve ID STAGE`, or `revert`"
+            "a stage needs a person's word, before it begins or after its soak; the status says what that lets happen",
+            "`hullmark rollout approve ID STAGE`, or `revert`",
         ),
         "ApprovalExpired": Reason("nobody approved the stage within 30 days", "`hullmark rollout retry ID` waits again; `abort` ends it"),
         "RolloutPaused": Reason("somebody paused it; the message says who and why", "`hullmark rollout resume ID`"),
@@ -54,6 +55,11 @@ ROLLOUTS = Group(
             "the newest revision has no Rollout document of this name", "name one that the message lists, or commit one"
         ),
         "WrongPhase": Reason("the rollout can't do that in its present phase", "do what the message says"),
+        "ImpactRequired": Reason("an approval says which impact it is for", "`hullmark rollout approve ID STAGE` shows it and names it"),
+        "ImpactChanged": Reason(
+            "what an approval would let happen is not what was shown any more; nothing was approved. The message says what changed",
+            "`hullmark rollout status ID` shows the new impact; approve that",
+        ),
         "ReasonRequired": Reason("a pause needs a reason", "say why"),
     },
 )

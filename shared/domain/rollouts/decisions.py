@@ -151,6 +151,12 @@ def needs_a_look(rollout: Progress, facts: Facts, now: datetime) -> bool:
     return rollout.health != HEALTHY
 
 
+def asks(rollout: Progress, facts: Facts, now: datetime) -> tuple[int, When] | None:
+    """The approval that it waits for."""
+    decision = decide(rollout, facts, now)
+    return decision.approval if isinstance(decision, Wait) else None
+
+
 def after(rollout: Progress, decision: Decision, facts: Facts, now: datetime, action: str) -> Progress:
     """The rollout once the decision is taken, `action` being the id for a batch that opens; the same object where that changes nothing."""
     by = rollout.started.by

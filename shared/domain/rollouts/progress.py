@@ -104,6 +104,15 @@ class Approval(msgspec.Struct, frozen=True):
     at: datetime
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What an approval that is waited for would let happen, as it was counted. `digest`: what the approval has to name."""
+
+    stage: int
+    when: When
+    digest: str
+    at: datetime
+
+
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     """What brought about this object of the chain."""
 
@@ -138,6 +147,8 @@ class Progress(msgspec.Struct, frozen=True):
     batches: list[Batch] = []
     """In the order in which they were opened."""
     approvals: list[Approval] = []
+    asked: Asked | None = None
+    """The impact that the last approval it waited for is bound to."""
     phase: Phase = "running"
     pending: Pending = ""
     """What has to be done in every cluster because of the phase."""
@@ -169,6 +180,10 @@ class Progress(msgspec.Struct, frozen=True):
     def approved(self, stage: int, when: str) -> bool:
         """Whether somebody has approved it."""
         return any((each.stage, each.when) == (stage, when) for each in self.approvals)
+
+    def asked_for(self, stage: int, when: str) -> Asked | None:
+        """The impact that is shown for this approval, where it was counted already."""
+        return self.asked if self.asked and (self.asked.stage, self.asked.when) == (stage, when) else None
 
     def newest_batches(self, stage: int) -> list[Batch]:
         """A stage's batches, of each place the last try."""
