@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from functions.api.answers import answers, send
 from shared import wiring
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.groups import DecisionFilter
 
 if TYPE_CHECKING:
     from shared.work.versions import FleetVersions
@@ -35,6 +36,12 @@ class FleetQuery(BaseModel):
     model_config = ConfigDict(extra="ignore")
     now: Annotated[datetime, AfterValidator(_in_reach)] | None = Field(default=None, description="Decide as if it were this time.")
     live: bool = Field(default=True, description="Include the live fleets that Cluster documents name; false: the documents alone.")
+
+
+class PlanQuery(DecisionFilter, FleetQuery):
+    """Which decisions."""
+
+    stays: bool = Field(default=True, description="Include the decisions that leave a version as it is; false: what is due or stuck.")
 
 
 class CalendarQuery(FleetQuery):
@@ -69,10 +76,10 @@ def list_versions(query: FleetQuery) -> Response:
 
 
 @routes.get("/versions/plan", responses=answers(200, DecisionList))
-def plan_versions(query: FleetQuery) -> Response:
-    """Show what is decided for every cluster now, whether its window is open or not."""
+def plan_versions(query: PlanQuery) -> Response:
+    """Show what is decided for every cluster now, whether its window is open or not, and what is due or stuck by cause."""
     fleet, now = _seen(query)
-    return send(fleet.decisions(now))
+    return send(fleet.decisions(now, query, stays=query.stays))
 
 
 @routes.get("/versions/calendar", responses=answers(200, ForecastList))

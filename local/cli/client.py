@@ -40,6 +40,7 @@ from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.rollouts.progress import WrongPhase
 from shared.domain.site import DeclaredSite, load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.groups import EVERYTHING, DecisionFilter
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.ledger.rollouts import UnknownRollout
@@ -540,8 +541,8 @@ class ServerVersions:
     def offers(self, now: datetime) -> OfferList:
         return self._get("", OfferList, now)
 
-    def decisions(self, now: datetime) -> DecisionList:
-        return self._get("/plan", DecisionList, now)
+    def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
+        return self._get("/plan", DecisionList, now, stays=str(stays).lower(), **wanted.model_dump(exclude_none=True))
 
     def calendar(self, now: datetime, days: int | None) -> ForecastList:
         return self._get("/calendar", ForecastList, now, days=days)

@@ -21,6 +21,7 @@ from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.reach import Whereabouts
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.groups import EVERYTHING, DecisionFilter
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
 from shared.work.holds import FreezeList, PauseStatus
@@ -258,8 +259,8 @@ class Versions(Protocol):
         """Every version that the profiles offer."""
         ...
 
-    def decisions(self, now: datetime) -> DecisionList:
-        """What is decided for every cluster now."""
+    def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
+        """What is decided now for every cluster that is asked for; `stays`: what stays as it is, too."""
         ...
 
     def calendar(self, now: datetime, days: int | None) -> ForecastList:

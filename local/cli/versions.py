@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from pydantic import ValidationError
 
 from local.cli.cloud import service
 from local.cli.inputs import documents_option, now_option, read_files
-from local.cli.output import PENDING, emit, grid, output_option
+from local.cli.output import PENDING, Failure, emit, grid, output_option
+from shared.domain.documents.kinds import did_you_mean
 from shared.domain.documents.reading import Document, DocumentsRefused, Source, read
-from shared.domain.versions.answers import DecisionEntry, Explanation, ForecastEntry, OfferEntry
+from shared.domain.versions.answers import Explanation, ForecastEntry, OfferEntry
+from shared.domain.versions.groups import ANY, NONE, DecisionFilter
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import gardener
 
@@ -22,12 +26,35 @@ if TYPE_CHECKING:
     from shared.work.versions import FleetVersions
 
 F = TypeVar("F", bound=Callable[..., Any])
+FILTERS = {"cluster": "A,B", "fleet": "A,B", "profile": "A,B", "kind": "KIND", "reason": "CODE", "held": "CODE"}
 
 
 def live_option(command: F) -> F:
     """`--live`."""
     about = "Include the live fleets that Cluster documents name: gardens, EKS and GKE clusters."
     return click.option("--live", is_flag=True, help=about)(command)
+
+
+def filter_options(command: F) -> F:
+    """`--cluster`, `--fleet`, `--profile`, `--kind`, `--reason`, `--held`; `_filter` reads them."""
+    for name, field in reversed(DecisionFilter.model_fields.items()):
+        command = click.option(f"--{name}", metavar=FILTERS[name], help=f"Only these. {field.description}")(command)
+    return command
+
+
+def _filter(criteria: dict[str, str | None]) -> DecisionFilter:
+    """The decisions that the options mean. Raises Failure."""
+    from shared.domain.reasons.table import GROUPS
+
+    known = {code for group in GROUPS for code in group.reasons}
+    for name in ("reason", "held"):
+        for code in filter(None, map(str.strip, (criteria[name] or "").split(","))):
+            if not fnmatch.filter([*known, ANY, NONE], code):
+                raise Failure("Usage", f"--{name}: there is no reason code {code}{did_you_mean(code, known)}")
+    try:
+        return DecisionFilter.model_validate(criteria)
+    except ValidationError as error:
+        raise Failure("Usage", f"--{error.errors()[0]['loc'][0]} {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
 
 
 @click.group()
@@ -51,12 +78,16 @@ def list_(files: tuple[str, ...], live: bool, now: datetime, form: str) -> None:
 @documents_option
 @live_option
 @now_option
+@filter_options
+@click.option("--all", "stays", is_flag=True, help="Show also what stays as it is. JSON and YAML always do.")
 @output_option
-def plan(files: tuple[str, ...], live: bool, now: datetime, form: str) -> int:
-    """Show what is decided for every cluster now, whether its window is open or not. Exit code 2 when an update is due."""
-    plans = seen(files, live, now).decisions(now)
+def plan(files: tuple[str, ...], live: bool, now: datetime, stays: bool, form: str, **criteria: str | None) -> int:
+    """Show which updates are due or stuck, by cause, whether a window is open or not. Exit code 2 when an update is due."""
+    from local.cli.version_plans import plan_lines
+
+    plans = seen(files, live, now).decisions(now, _filter(criteria), stays=stays or form != "table")
     _warn(plans.unreachable)
-    emit(form, plans.model_dump(mode="json"), lambda: _decisions(plans.decisions))
+    emit(form, plans.model_dump(mode="json"), lambda: plan_lines(plans, now))
     return PENDING if any(decision.changes for decision in plans.decisions) else 0
 
 
@@ -155,26 +186,6 @@ def _offers(offers: list[OfferEntry]) -> Iterable[Any]:
          "-" if offer.daysLeft is None else str(offer.daysLeft), str(offer.inUse))
         for offer in offers
     ))  # fmt: skip
-
-
-def _decisions(decisions: list[DecisionEntry]) -> Iterable[Any]:
-    columns = ("cluster", "component", "subject", "from", "to", "kind", "window", "held", "expires", "forced to", "reason")
-    yield grid(columns, (
-        (decision.full_name, decision.component, decision.subject, decision.from_ or "-", "stuck" if decision.error else decision.to or "-",
-         decision.kind or "-", "open" if decision.window.open else decision.window.next or "-", _held(decision), decision.expires or "-",
-         decision.forcedTo or "-", decision.code)
-        for decision in decisions
-    ))  # fmt: skip
-    due, stuck = sum(decision.changes for decision in decisions), sum(decision.error for decision in decisions)
-    held = sum(decision.held is not None for decision in decisions)
-    yield f"{due} to update, {held} of them held, {stuck} stuck, {len(decisions) - due - stuck} up to date"
-
-
-def _held(decision: DecisionEntry) -> str:
-    """What keeps it back and until when, or why it goes all the same."""
-    if decision.held is None:
-        return decision.waived.reason if decision.waived else "-"
-    return f"{decision.held.reason} until {decision.held.until}" if decision.held.until else decision.held.reason
 
 
 def _events(events: list[ForecastEntry]) -> Iterable[Any]:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
+from shared.domain.versions.groups import EVERYTHING, DecisionFilter, grouped, pending
 from shared.domain.versions.plans import Planner, decision_entry, explained, offers_of
 from shared.ledger.fleets import Fleets, fleets_of
 from shared.work.intake import NO_REVISION, Rejected
@@ -32,11 +33,17 @@ class FleetVersions:
         entries = [offer for name, profile, users in self.fleet.profiles() for offer in offers_of(name, profile, users, now)]
         return OfferList(versions=entries, unreachable=list(self.unreachable))
 
-    def decisions(self, now: datetime) -> DecisionList:
-        """Show what is decided for every cluster now, whether its window is open or not."""
-        plans = Planner(self.fleet).plan(now)
+    def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
+        """Show what is decided for the clusters that are asked for, whether their windows are open or not; `stays`: what stays, too."""
+        clusters = [each for each in self.fleet.clusters.values() if wanted.looks_at(each.full_name, each.fleet, each.profile)]
+        plans = Planner(self.fleet).plan(now, clusters)
         entries = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
-        return DecisionList(decisions=entries, unreachable=list(self.unreachable))
+        kept = [entry for entry in entries if wanted.keeps(entry)]
+        due = pending(kept)
+        groups = [group for group, _ in grouped(due)]
+        return DecisionList(
+            decisions=kept if stays else due, unchanged=len(kept) - len(due), groups=groups, unreachable=list(self.unreachable)
+        )
 
     def calendar(self, now: datetime, days: int | None) -> ForecastList:
         """What will happen to every cluster, so many days ahead or to the day from which nothing changes."""

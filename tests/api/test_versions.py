@@ -47,6 +47,20 @@ def test_every_answer_is_about_the_committed_fleet_at_the_time_that_was_asked_fo
     assert [each["version"] for each in why["decisions"][1]["candidates"]] == ["1.33.2", "1.32.9"]
 
 
+def test_a_plan_is_grouped_by_cause_and_narrowed(gardens: FrontDoor) -> None:
+    later = "now=2026-12-25T12:00:00Z"
+    whole, due, other = (
+        gardens.get(f"/v1.0/versions/plan?{later}&live=false{query}").json for query in ("", "&stays=false&kind=force", "&cluster=nobody")
+    )
+    assert [(each["from"], each["to"], each["code"], each["clusters"]) for each in whole["groups"]] == [
+        ("1.32.9", "1.33.2", "VersionExpired", 1)
+    ]
+    assert (len(whole["decisions"]), whole["unchanged"]) == (2, 1)
+    assert [each["to"] for each in due["decisions"]] == ["1.33.2"]
+    assert (other["decisions"], other["groups"]) == ([], [])
+    assert gardens.get("/v1.0/versions/plan?live=false&kind=late").status_code == 400
+
+
 def test_a_fleet_that_does_not_answer_is_named_and_the_others_are_decided(gardens: FrontDoor) -> None:
     gardens.world.open_fleet = unreachable
     answer = gardens.get(f"/v1.0/versions/plan?{AT}").json

@@ -156,6 +156,8 @@ CHANGED = [
     *both("versions", "list", "--now", AT),
     *both("versions", "list", "--live", "--now", AT),
     *both("versions", "plan", "--now", AT),
+    *both("versions", "plan", "--all", "--now", AT),
+    *both("versions", "plan", "--kind", "auto", "--cluster", "garden-*/*", "--now", AT),
     *both("versions", "calendar", "--now", AT),
     *both("versions", "calendar", "--days", "10", "--now", AT),
     ("versions", "calendar", "-o", "ics", "--now", AT),

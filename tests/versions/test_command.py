@@ -60,6 +60,30 @@ def test_plan_prints_every_decision_and_ends_with_2_when_updates_are_due(run: An
     ]
 
 
+def test_plan_shows_what_changes_and_with_all_the_rest(run: Any) -> None:
+    code, out, _ = run("versions", "plan")
+    assert (code, "1443.10.0" in out, out.splitlines()[-1]) == (2, False, "1 to update, 0 of them held, 0 stuck, 1 stay as they are")
+    assert "1443.10.0" in run("versions", "plan", "--all")[1]
+
+
+def test_plan_is_narrowed_and_ends_with_what_is_left(run: Any) -> None:
+    assert run("versions", "plan", "--reason", "VersionExpired", "--profile", "aws")[0] == 2
+    assert run("versions", "plan", "--cluster", "garden-shop/other")[0] == 0
+    code, out, _ = run("versions", "plan", "--kind", "stays", "-o", "json")
+    assert (code, [each["subject"] for each in json.loads(out)["decisions"]]) == (0, ["machineImage"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "hint"),
+    [("--kind", "late", "known are"), ("--reason", "VersionExpire", "VersionExpired"), ("--held", "Frosen", "Frozen")],
+)
+def test_a_filter_that_would_never_find_anything_is_refused(run: Any, option: str, value: str, hint: str) -> None:
+    code, _, err = run("versions", "plan", option, value)
+    assert code == 1
+    assert option in err
+    assert hint in err
+
+
 def test_plan_ends_with_0_when_nothing_is_due(run: Any) -> None:
     code, out, _ = run(
         "versions", "plan", "-o", "json", documents=FLEET.replace("{version: 1.32.5}\n  maint", "{version: 1.33.2}\n  maint")

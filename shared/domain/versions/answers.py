@@ -66,13 +66,15 @@ class WaivedEntry(Answer):
 
 
 class DecisionEntry(StepEntry):
-    """One entry of `versions plan`. `error`: it is stuck until a person acts.
+    """One entry of `versions plan`. `error`: it is stuck until a person acts. `image`: the machine image's name, where it is about one.
 
     `expires`: when the version in `from` does; `forcedTo`: what it is or by then would be forced to, null where that is nothing.
     """
 
     error: bool
     window: Opening
+    profile: str = ""
+    image: str = ""
     expires: str | None = None
     forcedTo: str | None = None  # noqa: N815
     held: HeldEntry | None = None
@@ -84,10 +86,46 @@ class DecisionEntry(StepEntry):
         return self.to not in (None, self.from_)
 
 
+class HeldCount(Answer):
+    """How many places of a group the same hold keeps back."""
+
+    reason: str
+    until: str | None
+    places: int
+
+
+class GroupEntry(Answer):
+    """Decisions with the same cause and the same target: so many `places` (control planes and pools) in so many `clusters`.
+
+    `open`: in how many of them the window is open; `next`: when the next one opens; `examples`: a few of them, by full name.
+    """
+
+    profile: str
+    subject: str
+    image: str
+    from_: str | None = Field(alias="from")
+    to: str | None
+    kind: Literal["auto", "force", "stuck", "stays"]
+    trigger: str | None
+    code: str
+    expires: str | None
+    forcedTo: str | None  # noqa: N815
+    clusters: int
+    places: int
+    open: int
+    next: str | None
+    held: list[HeldCount]
+    examples: list[str]
+
+
 class DecisionList(Answer):
-    """`versions plan`. `unreachable`: why a fleet could not be listed; the others are decided all the same."""
+    """`versions plan`. `groups`: what is due or stuck, by cause; `unchanged`: how many decisions leave a version as it is.
+    `unreachable`: why a fleet could not be listed; the others are decided.
+    """
 
     decisions: list[DecisionEntry]
+    unchanged: int = 0
+    groups: list[GroupEntry] = []
     unreachable: list[str] = []
 
 

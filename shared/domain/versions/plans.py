@@ -119,6 +119,8 @@ def decision_entry(plan: ClusterPlan, decision: Decision) -> DecisionEntry:
     """One entry of `versions plan`. `reason` is the original's sentence where an update is due, else the code."""
     return DecisionEntry(
         **step_of(plan.cluster, decision),
+        profile=plan.cluster.profile,
+        image=decision.image,
         error=isinstance(decision.outcome, Stuck),
         expires=time_text(decision.expires),
         forcedTo=decision.forced.to if decision.forced else None,

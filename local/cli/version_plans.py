@@ -1,0 +1,88 @@
+"""How `versions plan` reads on a terminal: one paragraph for each cause and target, within 80 columns, however many clusters there are."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from datetime import datetime
+
+from shared.domain.reasons.versions import sentence
+from shared.domain.versions.answers import DecisionEntry, DecisionList, GroupEntry
+from shared.domain.versions.groups import EXAMPLES, grouped
+from shared.domain.versions.reasons import MISSING
+
+WIDTH = 80
+LISTED = 20
+"""So many places are listed one by one; of more, each group names a few clusters."""
+GROUPS = 20
+"""Groups that are shown; the rest is counted."""
+
+
+def plan_lines(answer: DecisionList, now: datetime) -> Iterator[str]:
+    """The whole answer."""
+    groups = grouped(answer.decisions)
+    each = len(answer.decisions) <= LISTED
+    for group, members in groups[:GROUPS]:
+        yield from _paragraph(group, members if each else [], now)
+        yield ""
+    if rest := groups[GROUPS:]:
+        places = sum(group.places for group, _ in rest)
+        yield f"and {len(rest)} more causes in {places} places (narrow with --profile, --kind, …)\n"
+    due = sum(decision.changes for decision in answer.decisions)
+    held = sum(decision.held is not None for decision in answer.decisions)
+    stuck = sum(decision.error for decision in answer.decisions)
+    yield f"{due} to update, {held} of them held, {stuck} stuck, {answer.unchanged} stay as they are"
+
+
+def _paragraph(group: GroupEntry, members: list[DecisionEntry], now: datetime) -> Iterator[str]:
+    yield from _wrapped(f"{_what(group)}: {_count(group)}", "  ")
+    yield from _wrapped(f"  {_end(group, now)}", "  ")
+    if group.kind == "stuck":
+        yield from _wrapped(f"  stuck: {sentence(group.code)}", "  ")
+    elif group.kind != "stays":
+        yield from _wrapped(f"  {_windows(group)}", "  ")
+    for count in group.held:
+        until = f" until {count.until}" if count.until else ""
+        yield from _wrapped(f"  {count.places} held: {count.reason}{until}", "  ")
+    if members:
+        for member in members:
+            yield from _wrapped(f"    {_place(member)}", "      ")
+    else:
+        more = f" and {group.clusters - EXAMPLES} more" if group.clusters > EXAMPLES else ""
+        yield from _wrapped(f"    {', '.join(group.examples)}{more}", "    ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _what(group: GroupEntry) -> str:
+    moves = f"{group.from_ or '-'} → {group.to}" if group.to else f"{group.from_ or '-'}"
+    cause = group.code if group.kind in ("stuck", "stays") else f"{group.kind}, {group.code}"
+    return f"{group.image or group.subject} {moves} ({cause})"
+
+
+def _count(group: GroupEntry) -> str:
+    clusters = f"{group.clusters} cluster{'' if group.clusters == 1 else 's'} on {group.profile or 'no profile'}"
+    return clusters if group.places == group.clusters else f"{group.places} places in {clusters}"
+
+
+def _end(group: GroupEntry, now: datetime) -> str:
+    forced = f"forced to {group.forcedTo}" if group.forcedTo else "there is nothing to be forced to"
+    if group.trigger == MISSING:
+        return f"{group.from_} is not in the profile, {forced}"
+    if group.expires is None:
+        return f"{group.from_ or 'it'} does not expire"
+    verb = "expired" if datetime.fromisoformat(group.expires) < now else "expires"
+    return f"{group.from_} {verb} {group.expires}, {forced}"
+
+
+def _windows(group: GroupEntry) -> str:
+    opened = f"window open in {group.open}" if group.open else "no window open"
+    return f"{opened}; next {group.next}" if group.next else opened
+
+
+def _place(decision: DecisionEntry) -> str:
+    window = "open" if decision.window.open else f"opens {decision.window.next}"
+    held = f", held: {decision.held.message}" if decision.held else f", goes: {decision.waived.message}" if decision.waived else ""
+    return f"{decision.full_name} {decision.component} (window {window}{held})"
