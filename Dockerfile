@@ -12,6 +12,7 @@ RUN pip install --no-cache-dir --require-hashes -r requirements.txt
 COPY functions functions
 COPY shared shared
 COPY local local
+COPY examples examples
 # A cold start without bytecode costs up to 4.6 times more.
 RUN python -m compileall -q functions shared local
 

@@ -78,6 +78,9 @@ bench-%: $(LOCKED)
 archive: $(LOCKED) ## The source archive that functions are built from (dist/)
 	@$(BIN)/python -m local.deploy archive
 
+wheel: $(LOCKED) ## The wheel of the hullmark command (dist/), for pipx
+	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . && rm -rf build && ls dist/*.whl
+
 plan: $(LOCKED) ## What a deployment would change (PROJECT=… REGION=…)
 	@$(BIN)/python -m local.deploy plan --project "$(PROJECT)" --region "$(REGION)" || [ $$? -eq 2 ]
 
@@ -98,4 +101,4 @@ lock: ## Lock the dependencies anew, with hashes
 clean: ## Remove what was built here (not the store in .hullmark)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo serve serve-real test faults races mutants soak check docs kube browser promtool bench archive plan deploy rollback destroy lock clean
+.PHONY: help install demo serve serve-real test faults races mutants soak check docs kube browser promtool bench archive wheel plan deploy rollback destroy lock clean

@@ -132,25 +132,37 @@ def fail(error: BaseException, arguments: Sequence[str]) -> int:
             for line in problem_lines(listed["errors"]):
                 click.echo(line, err=True)
         return ERROR
-    if isinstance(error, Rejected):
-        reasons = [(problem.reason, problem.message) for problem in error.problems]
-    elif isinstance(error, (ClusterError, Failure)):
-        reasons = [(error.reason, str(error))]
-    elif isinstance(error, UnknownAction):
-        reasons = [("UnknownAction", f"{error}; `hullmark actions list` shows the existing ones")]
-    elif isinstance(error, UnknownFleetCluster):
-        reasons = [("ClusterUnknown", str(error))]
-    elif isinstance(error, _PLAIN):
-        reasons = [(type(error).__name__, str(error))]
-    elif isinstance(error, OSError) and error.filename:
-        reasons = [("File", f"{error.filename}: {error.strerror}")]
-    else:
-        raise error
+    reasons = _reasons(error)
     if wants_json:
         click.echo(json.dumps({"errors": [{"reason": reason, "message": message} for reason, message in reasons]}, indent=2))
     for _, message in reasons:
         click.echo(f"error: {message}", err=True)
     return ERROR
+
+
+def _reasons(error: BaseException) -> list[tuple[str, str]]:
+    """Reason and message of each thing that an error says. Raises it again where nobody foresaw it."""
+    if isinstance(error, Rejected):
+        return [(problem.reason, problem.message) for problem in error.problems]
+    if isinstance(error, (ClusterError, Failure)):
+        return [(error.reason, str(error))]
+    if isinstance(error, UnknownAction):
+        return [("UnknownAction", f"{error}; `hullmark actions list` shows the existing ones")]
+    if isinstance(error, UnknownFleetCluster):
+        return [("ClusterUnknown", str(error))]
+    if isinstance(error, ModuleNotFoundError) and (extra := extra_of(error.name or "")):
+        return [("MissingExtra", f"{error.name} is not installed: `pipx install 'hullmark[{extra}]'`, or pip, brings it")]
+    if isinstance(error, _PLAIN):
+        return [(type(error).__name__, str(error))]
+    if isinstance(error, OSError) and error.filename:
+        return [("File", f"{error.filename}: {error.strerror}")]
+    raise error
+
+
+def extra_of(module: str) -> str:
+    """The extra of the package that brings a module; empty for what every installation has."""
+    extras = {"boto3": "aws", "botocore": "aws", "google": "gcp"}
+    return extras.get(module.partition(".")[0], "")
 
 
 def refused(error: DocumentsRefused) -> dict[str, Any]:

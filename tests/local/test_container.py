@@ -99,7 +99,7 @@ def test_the_dockerfile_is_linted() -> None:
 
 
 def test_the_image_holds_the_source_and_nothing_that_lies_about(image: Image) -> None:
-    assert sorted(path.name for path in image.root.iterdir()) == ["functions", "local", "requirements.txt", "shared"]
+    assert sorted(path.name for path in image.root.iterdir()) == ["examples", "functions", "local", "requirements.txt", "shared"]
     assert ignored(ROOT / "terraform" / "examples" / "deploy" / "terraform.tfstate")
     assert ignored(ROOT / "local" / ".env")
     assert ignored(ROOT / ".hullmark" / "store")

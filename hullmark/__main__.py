@@ -1,0 +1,5 @@
+"""`python -m hullmark`."""
+
+from hullmark import main
+
+main()
