@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from local.steps import ROOT
 from shared.domain.names import ACTIONS, TAGS
 from shared.domain.notices import NOTICES
-from shared.domain.reasons.table import GROUPS
+from shared.domain.reasons.table import GROUPS, WAITS
 
 WRITTEN = "<!-- Written by `make docs`; edit the table instead: {source} -->"
 
@@ -61,7 +61,25 @@ def reasons_page() -> str:
     return _page("Reasons", "shared/domain/reasons/", *lines)
 
 
-PAGES: dict[str, Callable[[], str]] = {"actions.md": actions_page, "notices.md": notices_page, "reasons.md": reasons_page}
+def waits_page() -> str:
+    """`docs/waits.md`."""
+    lines = [
+        "What a [rollout](rollouts.md) waits for, and why it stops or refuses a word: reasons that `hullmark rollout status` and `watch`,",
+        "the status page and notices name. All others are in [reasons.md](reasons.md).",
+    ]
+    for code, reason in WAITS.items():
+        lines += ["", f"## {code}", "", f"**Means**: {reason.meaning}."]
+        lines += ["", f"**Likely causes**: {reason.causes}."] if reason.causes else []
+        lines += ["", f"**What to do**: {reason.remedy or 'nothing'}."]
+    return _page("What a rollout waits for", "shared/domain/reasons/", *lines)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "actions.md": actions_page,
+    "notices.md": notices_page,
+    "reasons.md": reasons_page,
+    "waits.md": waits_page,
+}
 
 
 def _page(title: str, source: str, *lines: str) -> str:

@@ -31,12 +31,15 @@ def reasons(code: str | None, form: str) -> None:
 def _entries() -> Iterator[dict[str, str]]:
     for group in GROUPS:
         for code, reason in group.reasons.items():
-            yield {"reason": code, "meaning": reason.meaning, "do": reason.remedy, "about": group.title, "saidBy": group.said_by}
+            about = {"about": group.title, "saidBy": group.said_by}
+            yield {"reason": code, "meaning": reason.meaning, "causes": reason.causes, "do": reason.remedy, **about}
 
 
 def _lines(entries: list[dict[str, Any]]) -> Iterable[str]:
     for entry in entries:
         yield f"{entry['reason']} ({entry['about']}): {entry['meaning']}"
+        if entry["causes"]:
+            yield f"  causes   {entry['causes']}"
         if entry["do"]:
             yield f"  do       {entry['do']}"
         yield f"  from     {entry['saidBy']}"

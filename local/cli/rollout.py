@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -12,11 +11,13 @@ import click
 from local.cli.cloud import service
 from local.cli.inputs import accept_options
 from local.cli.output import BLOCKED, OK, PARTIAL, Failure, emit, grid, output_option
+from local.cli.relabel import if_interrupted
 from local.cli.service import Word
+from local.cli.stages import at, impact_lines, view
+from local.cli.watching import display
 from shared.domain.labels.impact import Accepting
-from shared.domain.rollouts.approvals import lines as worded
 from shared.domain.rollouts.progress import ENDED
-from shared.work.rollouts import ApprovalImpact, Control, RolloutStatus
+from shared.work.rollouts import Control, RolloutStatus
 
 F = TypeVar("F", bound=Callable[..., Any])
 LOOK = 2.0
@@ -60,7 +61,7 @@ def status(rollout: str, limit: int, form: str) -> None:
         return
     found = service().rollouts.newest(limit)
     columns = ("id", "name", "revision", "phase", "waits for", "until", "started by")
-    rows = [(one.id, one.name, str(one.revision), one.phase, one.reason, _at(one.until), one.started_by) for one in found]
+    rows = [(one.id, one.name, str(one.revision), one.phase, one.reason, at(one.until), one.started_by) for one in found]
     emit(
         form,
         {"rollouts": [one.model_dump(mode="json") for one in found]},
@@ -157,17 +158,17 @@ def _meant(rollout: str) -> str:
 
 
 def follow(seen: RolloutStatus, form: str, timeout: float | None) -> int:
-    """Watch a rollout to its end, saying on stderr what it waits for; then print it. The exit code."""
+    """Watch a rollout to its end, saying on stderr what changes; then print it. The exit code."""
     end = None if timeout is None else time.monotonic() + timeout
-    said = ""
-    while seen.phase not in (*ENDED, "stopped"):
-        if (line := _line(seen)) != said:
-            click.echo(line, err=True)
-            said = line
-        left = LOOK if end is None else min(LOOK, end - time.monotonic())
-        if left <= 0:
-            break
-        seen = service().rollouts.look_again(seen.id, left)
+    goes_on = f"rollout {seen.id} goes on {service().ledger.goes_on}; follow it with `hullmark rollout watch {seen.id}`"
+    with if_interrupted(goes_on), display() as show:
+        show(seen)
+        while seen.phase not in (*ENDED, "stopped"):
+            left = LOOK if end is None else min(LOOK, end - time.monotonic())
+            if left <= 0:
+                break
+            seen = service().rollouts.look_again(seen.id, left)
+            show(seen)
     tell(seen, form)
     return exit_code(seen)
 
@@ -181,34 +182,5 @@ def exit_code(seen: RolloutStatus) -> int:
 
 def tell(seen: RolloutStatus, form: str) -> int:
     """Print where a rollout stands."""
-    emit(form, seen.model_dump(mode="json"), lambda: lines(seen))
+    emit(form, seen.model_dump(mode="json"), lambda: view(seen))
     return OK
-
-
-def lines(seen: RolloutStatus) -> Iterable[Any]:
-    """A rollout for people: its stages, then what it waits for."""
-    columns = ("stage", "state", "nodes", "written", "failed", "missing", "may fail")
-    rows = [(each.name, each.state, *map(str, (each.nodes, each.done, each.failed, each.missing, each.budget))) for each in seen.stages]
-    yield grid(columns, rows)
-    yield _line(seen)
-    if seen.impact:
-        yield from impact_lines(seen.impact)
-        yield f"`hullmark rollout approve {seen.id} {seen.stage} --impact {seen.impact.digest}` approves that"
-
-
-def impact_lines(impact: ApprovalImpact) -> Iterable[str]:
-    """What an approval lets happen."""
-    yield f"impact {impact.digest}, {', '.join(impact.stages) or 'no stage'}, as counted at {_at(impact.at)}:"
-    yield from (f"  {line}" for line in worded(impact.clusters))
-
-
-def _line(seen: RolloutStatus) -> str:
-    """Where it stands, in one line."""
-    what = f"{seen.phase}, {seen.reason}: {seen.message}" if seen.reason else seen.phase
-    until = f", until {_at(seen.until)}" if seen.until else ""
-    who = f"; it needs {seen.who}" if seen.who else ""
-    return f"rollout {seen.id} of revision {seen.revision}: {what}{until}{who}"
-
-
-def _at(moment: datetime | None) -> str:
-    return moment.isoformat(timespec="seconds") if moment else ""

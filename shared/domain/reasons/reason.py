@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """What a code means, and what to do about it; no remedy if there is nothing to do."""
+    """What a code means, and what to do about it; no remedy if there is nothing to do. `causes`: likely ones."""
 
     meaning: str
     remedy: str = ""
+    causes: str = ""
 
     @property
     def sentence(self) -> str:

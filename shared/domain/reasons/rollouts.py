@@ -9,41 +9,59 @@ ROLLOUTS = Group(
     said_by="rollouts (`hullmark rollout status`, `GET /v1.0/rollouts/ID`), their notices, refused requests",
     modules=("shared/domain/rollouts/", "shared/work/", "shared/domain/labels/impact.py", "shared/ledger/", "functions/", "local/"),
     reasons={
-        "PlacesUnresolved": Reason("it has just begun: the nodes of a cluster are being assigned to stages"),
-        "BatchRunning": Reason("nodes are being written; `hullmark actions show ID` tells how far that is"),
+        "PlacesUnresolved": Reason(
+            "it has just begun: the nodes of a cluster are being assigned to stages",
+            causes="nothing, for a moment; longer: a cluster that answers slowly, or a function that does not run",
+        ),
+        "BatchRunning": Reason(
+            "nodes are being written; `hullmark actions show ID` tells how far that is",
+            causes="nothing: it takes a third of a second for 200 nodes. For minutes: a slow API server, or a paused action",
+        ),
         "Soaking": Reason("a stage is written and soaks; the next one opens at the time given"),
         "WaitingForStage": Reason("the stage before it is not through yet; what that one waits for is told there"),
         "AwaitingApproval": Reason(
             "a stage needs a person's word, before it begins or after its soak; the status says what that lets happen",
             "`hullmark rollout approve ID STAGE`, or `revert`",
+            causes="the Rollout document asks for it (`approval: before` or `after`)",
         ),
         "ApprovalExpired": Reason("nobody approved the stage within 30 days", "`hullmark rollout retry ID` waits again; `abort` ends it"),
         "RolloutPaused": Reason("somebody paused it; the message says who and why", "`hullmark rollout resume ID`"),
         "ClusterBehind": Reason(
-            "no cluster of the stage answered, so the stage shows nothing", "look at the clusters, then `hullmark rollout retry ID`"
+            "no cluster of the stage answered, so the stage shows nothing",
+            "look at the clusters, then `hullmark rollout retry ID`",
+            causes="the API server is down, its address or credentials have changed, or a network policy is in the way",
         ),
         "TooManyFailures": Reason(
             "more nodes of a stage failed than `stopWhen.failed` lets pass",
             "look at the stage's actions; then `hullmark rollout retry ID`, or `revert`",
+            causes="a webhook or missing rights refuse the write, or `onConflict: fail` meets others' labels; the stage lists them",
         ),
         "NodesNotReady": Reason(
             "nodes of a stage were Ready before they got the change, and are not now; a second look half a minute later stops it",
             "look at the nodes; `hullmark rollout revert ID`, or `retry ID` once they are Ready or gone",
+            causes="pods that the new labels drew to the nodes, or drove away (agents, CNI, storage); or an outage at the same time",
         ),
         "HealthUnknown": Reason(
             "nobody can say whether a stage's nodes are Ready: a cluster does not answer, nodes have no such condition, or none is Ready",
             "look at the cluster and its nodes; it goes on once they are Ready. `hullmark rollout abort ID` or `revert ID` ends it",
+            causes="the API server does not answer, its listing lacks the condition Ready, or the nodes were down before",
         ),
         "EmptyStage": Reason(
             "no node of any cluster is meant by a stage, so nothing opened: an empty stage would show nothing",
             "`hullmark rollout abort ID`, correct the stage's selector, commit, and start anew",
+            causes="a typing error in the selector, or labels that nodes do not carry yet",
         ),
         "NobodyThere": Reason(
             "none of a stage's nodes is in its cluster, so the stage shows nothing",
             "choose nodes that are there; `hullmark rollout retry ID` once they are",
+            causes="nodes of the design that are not installed yet, or names with another domain than in the cluster",
         ),
         "Stopped": Reason("a batch's action was stopped: another rollout or action took the cluster over", "start a rollout anew"),
-        "BatchRefused": Reason("a batch's request was refused; a notice says why", "correct that, then `hullmark rollout retry ID`"),
+        "BatchRefused": Reason(
+            "a batch's request was refused; a notice says why",
+            "correct that, then `hullmark rollout retry ID`",
+            causes="documents or clusters changed between the opening and the request",
+        ),
         "BatchNotRecorded": Reason("a message asks for a batch that its rollout never opened; nothing was done"),
         "RolloutRunning": Reason(
             "a rollout is on its way in the cluster, and the request would overtake it",

@@ -12,3 +12,5 @@ from shared.domain.reasons.rollouts import ROLLOUTS
 from shared.domain.reasons.versions import VERSIONS
 
 GROUPS = (REQUESTS, OUTCOMES, ROLLOUTS, DOCUMENTS, VERSIONS, CLUSTERS, EVENTS, PODS, COMMANDS)
+WAITS = {**ROLLOUTS.reasons, **{code: REQUESTS.reasons[code] for code in ("Frozen", "Paused")}}
+"""What a rollout waits for or stops with: a section of `docs/waits.md` each."""
