@@ -11,6 +11,7 @@ REQUESTS = Group(
         "functions/api/",
         "functions/relabel_request/",
         "shared/domain/actions.py",
+        "shared/domain/rollouts/decisions.py",
         "shared/work/intake.py",
         "shared/work/rollouts.py",
         "shared/work/comparison.py",
