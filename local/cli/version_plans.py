@@ -1,13 +1,15 @@
-"""How `versions plan` reads on a terminal: one paragraph for each cause and target, within 80 columns, however many clusters there are."""
+"""How `versions plan` and `why` read on a terminal: a paragraph for each cause and target, or for each component, within 80 columns."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
+from local.cli.output import grid
 from shared.domain.reasons.versions import sentence
-from shared.domain.versions.answers import DecisionEntry, DecisionList, GroupEntry
+from shared.domain.versions.answers import DecisionEntry, DecisionList, Explanation, GroupEntry
 from shared.domain.versions.groups import EXAMPLES, grouped
 from shared.domain.versions.reasons import MISSING
 
@@ -19,7 +21,7 @@ GROUPS = 20
 
 
 def plan_lines(answer: DecisionList, now: datetime) -> Iterator[str]:
-    """The whole answer."""
+    """The answer of `plan`."""
     groups = grouped(answer.decisions)
     each = len(answer.decisions) <= LISTED
     for group, members in groups[:GROUPS]:
@@ -86,3 +88,22 @@ def _place(decision: DecisionEntry) -> str:
     window = "open" if decision.window.open else f"opens {decision.window.next}"
     held = f", held: {decision.held.message}" if decision.held else f", goes: {decision.waived.message}" if decision.waived else ""
     return f"{decision.full_name} {decision.component} (window {window}{held})"
+
+
+def why_lines(answer: Explanation) -> Iterator[Any]:
+    """The answer of `why`."""
+    yield f"{answer.full_name} on {answer.profile}"
+    for decision in answer.decisions:
+        what = decision.image or decision.subject
+        target = f"→ {decision.to}" if decision.changes else "is stuck" if decision.error else "stays"
+        yield f"\n{decision.component} {what} {decision.from_} {target} ({decision.code})"
+        for text in decision.sentences or [decision.description]:
+            yield from _wrapped(f"  {text}", "    ")
+        yield grid(
+            ("  version", "classification", "verdict"), ((f"  {c.version}", c.classification, c.verdict) for c in decision.candidates)
+        )
+    if answer.events:
+        yield "\nIts windows, as long as documents and fleet stay as they are:"
+    for event in answer.events:
+        step = f"stuck on {event.from_} ({event.code})" if event.stuck else f"{event.from_} → {event.to} ({event.kind})"
+        yield from _wrapped(f"  {event.at} {event.component} {event.image or event.subject} {step}", "    ")

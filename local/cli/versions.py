@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from local.cli.cloud import service
 from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
+from local.cli.version_plans import plan_lines, why_lines
 from shared.domain.documents.kinds import did_you_mean
 from shared.domain.documents.reading import Document, DocumentsRefused, Source, read
-from shared.domain.versions.answers import Explanation, ForecastEntry, OfferEntry
+from shared.domain.versions.answers import ForecastEntry, OfferEntry
 from shared.domain.versions.groups import ANY, NONE, DecisionFilter
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import gardener
@@ -83,8 +84,6 @@ def list_(files: tuple[str, ...], live: bool, now: datetime, form: str) -> None:
 @output_option
 def plan(files: tuple[str, ...], live: bool, now: datetime, stays: bool, form: str, **criteria: str | None) -> int:
     """Show which updates are due or stuck, by cause, whether a window is open or not. Exit code 2 when an update is due."""
-    from local.cli.version_plans import plan_lines
-
     plans = seen(files, live, now).decisions(now, _filter(criteria), stays=stays or form != "table")
     _warn(plans.unreachable)
     emit(form, plans.model_dump(mode="json"), lambda: plan_lines(plans, now))
@@ -132,7 +131,7 @@ def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: s
     """
     explanation = seen(files, live, now).why(cluster, now)
     _warn(explanation.unreachable)
-    emit(form, explanation.model_dump(mode="json"), lambda: _why(explanation))
+    emit(form, explanation.model_dump(mode="json"), lambda: why_lines(explanation))
     return PENDING if any(decision.changes for decision in explanation.decisions) else 0
 
 
@@ -194,16 +193,3 @@ def _events(events: list[ForecastEntry]) -> Iterable[Any]:
          event.kind or "-", event.held.reason if event.held else event.code)
         for event in events
     ))  # fmt: skip
-
-
-def _why(explanation: Explanation) -> Iterable[Any]:
-    following = explanation.window.next or "at any time"
-    state = "open" if explanation.window.open else "closed"
-    yield f"{explanation.full_name} on {explanation.profile}; window {state}, next {following}"
-    for decision in explanation.decisions:
-        target = decision.to or ("stuck" if decision.error else "stays")
-        yield f"\n{decision.component} {decision.subject} {decision.from_} → {target} ({decision.code})"
-        yield f"  {decision.description}"
-        if decision.advice != decision.description:
-            yield f"  {decision.advice}"
-        yield grid(("version", "classification", "verdict"), ((c.version, c.classification, c.verdict) for c in decision.candidates))

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.explanations import explained
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
 from shared.domain.versions.groups import EVERYTHING, DecisionFilter, grouped, pending
-from shared.domain.versions.plans import Planner, decision_entry, explained, offers_of
+from shared.domain.versions.plans import Planner, decision_entry, offers_of
 from shared.ledger.fleets import Fleets, fleets_of
 from shared.work.intake import NO_REVISION, Rejected
 from shared.world import World
+
+EVENTS = 20
+"""What `why` shows of one cluster's calendar."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,9 @@ class FleetVersions:
         planner = Planner(self.fleet)
         (plan,) = planner.plan(now, [self.fleet.named(cluster)])
         timeline = planner.timeline(plan.cluster)
-        return explained(plan, timeline.at(now) if timeline else None).model_copy(update={"unreachable": list(self.unreachable)})
+        events = [event_entry(event) for event in islice(forecast(planner, now, [plan.cluster]), EVENTS)]
+        known = {"events": events, "unreachable": list(self.unreachable)}
+        return explained(plan, timeline.at(now) if timeline else None, now).model_copy(update=known)
 
 
 def committed_versions(world: World, *, live: bool) -> FleetVersions:

@@ -184,9 +184,10 @@ class CandidateEntry(Answer):
 
 
 class ExplainedDecision(DecisionEntry):
-    """A decision with what to do about it, and every version that was looked at."""
+    """A decision with what to do about it, what becomes of it in sentences, and every version that was looked at."""
 
     advice: str
+    sentences: list[str] = []
     candidates: list[CandidateEntry]
 
 
@@ -198,7 +199,7 @@ class AutoUpdate(Answer):
 
 
 class Explanation(Answer):
-    """`versions why`: everything about one cluster."""
+    """`versions why`: everything about one cluster. `events`: what its windows will bring, as far as the calendar is known today."""
 
     cluster: str
     fleet: str = ""
@@ -206,6 +207,7 @@ class Explanation(Answer):
     autoUpdate: AutoUpdate  # noqa: N815
     window: Opening
     decisions: list[ExplainedDecision]
+    events: list[ForecastEntry] = []
     unreachable: list[str] = []
 
     @property

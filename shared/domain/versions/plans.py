@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import (
-    AutoUpdate,
-    CandidateEntry,
     DecisionEntry,
-    ExplainedDecision,
-    Explanation,
     HeldEntry,
     NextStage,
     OfferEntry,
@@ -23,7 +18,7 @@ from shared.domain.versions.answers import (
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
-from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
+from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, without_profile
 from shared.domain.versions.held import Held
 from shared.domain.versions.holding import Holding, nothing_holds, with_holds
 from shared.domain.versions.skew import behind, within_skew
@@ -183,24 +178,3 @@ def offers_of(name: str, profile: CloudProfile, clusters: Iterable[FleetCluster]
     return [entry("kubernetes", offered) for offered in profile.kubernetes] + [
         entry(image.name, offered) for image in profile.images for offered in image.versions
     ]
-
-
-def explained(plan: ClusterPlan, rules: VersionRules | None) -> Explanation:
-    """Everything about one cluster: each decision with its sentence, and every version that was looked at with its verdict."""
-    return Explanation(
-        cluster=plan.cluster.id,
-        fleet=plan.cluster.fleet,
-        profile=plan.cluster.profile,
-        autoUpdate=AutoUpdate(kubernetesVersion=plan.cluster.auto_kubernetes, machineImageVersion=plan.cluster.auto_image),
-        window=Opening(open=plan.open, next=time_text(plan.next)),
-        decisions=[_explained(plan, decision, rules) for decision in plan.decisions],
-    )
-
-
-def _explained(plan: ClusterPlan, decision: Decision, rules: VersionRules | None) -> ExplainedDecision:
-    verdicts = [] if rules is None else rules.verdicts(plan.cluster, decision)
-    return ExplainedDecision(
-        **decision_entry(plan, decision).model_dump(by_alias=False),
-        advice=sentence(decision.outcome.code),
-        candidates=[CandidateEntry(version=v, classification=c, verdict=w) for v, c, w in verdicts],
-    )
