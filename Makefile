@@ -19,7 +19,7 @@ $(LOCKED): requirements-dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $(LOCKED)
 
-demo: $(LOCKED) ## On a simulated cluster: release documents, see drift repaired, a mistake caught and taken back (under a minute)
+demo: $(LOCKED) ## On a simulated cluster: release documents, see drift repaired, a mistake caught, a canary fail and go back (under a minute)
 	@$(BIN)/hullmark demo
 
 serve: $(LOCKED) ## The whole cloud in one process, on loopback, with the API and the status page

@@ -1,4 +1,4 @@
-"""`hullmark demo`: release documents, repair drift, catch a mistake, go back; on a simulated cluster, with the command's own commands."""
+"""`hullmark demo`: release documents, repair drift, catch a mistake, try a change on one machine and go back; with our own commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 import time
 from contextlib import redirect_stderr
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -25,22 +26,27 @@ STORY = """\
 You run Halden: 27 machines, described by Airship documents, and a running cluster in which the kubelet, the GPU operator and
 colleagues have put labels of their own. Hullmark sets the labels that documents declare and leaves the rest alone."""
 MISTAKE = "one file was staged in place of the whole site"
+CLOCK = "HULLMARK_NOW"
 SPARE = {"halden.example.com/cpu": "amd", "halden.example.com/pool": "burn-in"}
 
 
 @click.command()
 @click.option("--pace", default=2.0, show_default=True, metavar="SECONDS", help="Pause before each step on a terminal; 0: none.")
 def demo(pace: float) -> None:
-    """Release documents, see drift repaired, a mistake caught and taken back. On a simulated cluster, in under a minute."""
+    """Release documents, see drift repaired, a mistake caught, a canary fail and go back. On a simulated cluster, in under a minute."""
     folder = Path(tempfile.mkdtemp(prefix="hullmark-demo-"))
-    shutil.copytree(EXAMPLES / "site", folder / "site")
+    for name in ("site", "rollout"):
+        shutil.copytree(EXAMPLES / name, folder / name)
     os.environ["HULLMARK_STORE"] = f"file:{folder / 'store'}"
     os.environ["HULLMARK_CLUSTER"] = f"simulated:{EXAMPLES / 'nodes.json'}"
     os.environ.pop(SERVER, None)
     service.cache_clear()
     os.chdir(folder)
     talk().print(" ".join(STORY.split()))
-    Telling(pace if talk().is_terminal else 0).story()
+    try:
+        Telling(pace if talk().is_terminal else 0).story()
+    finally:
+        os.environ.pop(CLOCK, None)
     talk().print(
         "\n[bold]That's it.[/bold] For your own site: put documents in a folder, point HULLMARK_CLUSTER at a kubeconfig, "
         "and use the same commands.\n"
@@ -87,6 +93,35 @@ class Telling:
         self.run("clock --once", expect=3, last=1)
         self.run("nodes spare01 compute01")
         self.run("relabel spare01")
+        self.canary()
+
+    def canary(self) -> None:
+        """A rollout whose first machine does not bear the change."""
+        self.say(
+            "A risky change goes to one machine first. This one gives the GPU machines a label that brings them a new driver: gpu01, "
+            "ten minutes later a person's yes, then the others."
+        )
+        self.run("documents stage --collection driver -f rollout")
+        self.run("documents commit -m 'driver 570 for the GPU machines'")
+        self.run("rollout start")
+        rollout = service().rollouts.newest(1)[0].id
+        self.say("The driver breaks gpu01: its kubelet reports it NotReady. The next look sees that, and nothing more opens.")
+        self.run("simulate ready gpu01 false")
+        self.later(minutes=1)
+        self.run(f"rollout watch {rollout} --timeout 0", expect=4)
+        self.say(
+            "A second look, a minute later, says the same. The rollout stops and goes back by itself: its document says `onStop: revert`."
+        )
+        self.later(minutes=2)
+        self.run(f"rollout watch {rollout}", expect=3)
+        self.say("gpu01 has what it had before, the others never noticed, and nothing can release revision 4 again.")
+        self.run("nodes gpu01 gpu02")
+        self.run("rollout start", expect=1)
+
+    def later(self, **span: float) -> None:
+        """Put the demo's clock so far ahead of now."""
+        os.environ[CLOCK] = (datetime.now(UTC) + timedelta(**span)).isoformat()
+        service.cache_clear()
 
     def say(self, text: str) -> None:
         """Narrate, on stderr like all messages."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from local.cli.output import grid
+from local.steps import ROOT
 from shared.adapters.simulated import Simulated
 from shared.adapters.store import open_store
 from tests.cli.conftest import Hullmark
@@ -359,10 +362,29 @@ def test_the_demo_tells_its_story_to_the_end(hullmark: Hullmark) -> None:
         "cluster default, 27 nodes: no label changes",
         "spare01    override    yes",
         "spare01  changed  halden.example.com/pool-",
+        "6 change (0 lose labels); added: halden.example.com/driver on 6",
+        "canary  open     1 of 1      0 (0 may)  0        Soaking until",
+        "default/gpu01 turned NotReady; a second look decides",
+        "gpu-driver: reverted, revision 4",
+        "gpu01  revision 3  yes",
+        "gpu02  revision 3  yes",
     ):
         assert " ".join(told.split()) in told_of
-    assert ran.err.count("$ hullmark") == 18
-    assert len(ran.out.splitlines()) < 110, "few lines: somebody watches"
+    assert "revision 4 was rejected" in " ".join(ran.err.split())
+    assert ran.err.count("$ hullmark") == 26
+    assert len(ran.out.splitlines()) < 150, "few lines: somebody watches"
+    assert "HULLMARK_NOW" not in os.environ, "its clock was put ahead for it alone"
+
+
+def test_the_demo_takes_the_canarys_label_off_again(hullmark: Hullmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = re.search(r"store is (\S+)/store;", " ".join(hullmark("demo").err.split()))
+    assert folder
+    monkeypatch.setenv("HULLMARK_STORE", f"file:{folder[1]}/store")
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{ROOT / 'examples' / 'nodes.json'}")
+    assert "rejected" in hullmark("documents", "list", "-o", "json").json["revisions"][3]["tags"]
+    for node in hullmark("nodes", "--labels", "-o", "json").json["nodes"].values():
+        assert "halden.example.com/driver" not in node["labels"]
+    assert [one["phase"] for one in hullmark("rollout", "status", "-o", "json").json["rollouts"]] == ["reverted"]
 
 
 def test_on_a_narrow_terminal_what_a_row_is_about_stays_whole_and_nothing_is_cut() -> None:
