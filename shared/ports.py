@@ -63,6 +63,10 @@ class Refused(ClusterError):
         super().__init__(message)
 
 
+FIELD_UNREADABLE = "FieldUnreadable"
+"""The reason of a live cluster or profile that is left alone: what it says cannot be read."""
+
+
 class Unavailable(ClusterError):
     """No answer, or one that says later: connection, timeout, 429, 5xx. `retry_after` in seconds, where the server named one."""
 

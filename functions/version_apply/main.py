@@ -59,18 +59,20 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     steps.sort(key=lambda step: step.rank)
     if task.part in world.actions.recorded(task.action):
         return "done before"
-    if not world.actions.stopped(task.action) and parked(task, world):
+    if world.actions.stopped(task.action):
+        return tell(task, [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps], 0, world, now, last=last)
+    if parked(task, world):
         return "parked"
     try:
         revision = world.releases.look().committed
         cluster = world.fleets(revision).find(task.cluster, task.fleet)
+    except ClusterError as error:
+        return unanswered(task, steps, error, world, now, last=last)
     except RecordUnreadable as torn:
         result = PartResult(action=task.action, part=task.part, outcomes=[lost_record(step.key, str(torn)) for step in steps])
         world.bus.publish(PartResult.TOPIC, [result.outgoing()])
         return "unreadable"
-    if world.actions.stopped(task.action):
-        outcomes = [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps]
-    elif cluster is None:
+    if cluster is None:
         outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {name_of(task)}") for step in steps]
     elif cluster[1].deleting:
         outcomes = [_outcome(step, "skipped", "ClusterDeleting", sentence("ClusterDeleting")) for step in steps]
@@ -78,10 +80,21 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
         outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(cluster[1], now)) for step in steps]
     else:
         outcomes = list(carry_out(steps, *cluster, left))
+    return tell(task, outcomes, revision.number if revision else 0, world, now, last=last)
+
+
+def unanswered(task: VersionUpdate, steps: list[VersionStep], error: ClusterError, world: World, now: datetime, *, last: bool) -> str:
+    """The cluster's fleet cannot be opened or does not say how the cluster is: none of its steps is taken."""
+    outcomes = [_outcome(step, "failed", error.reason, str(error), retryable=error.retryable) for step in steps]
+    return tell(task, outcomes, 0, world, now, last=last)
+
+
+def tell(task: VersionUpdate, outcomes: list[Outcome], revision: int, world: World, now: datetime, *, last: bool) -> str:
+    """Publish what became of each step. Raises TryAgain where later may help, unless this is the last delivery."""
     waiting = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
-    result = PartResult(action=task.action, part=task.part, revision=revision.number if revision else 0, outcomes=outcomes)
+    result = PartResult(action=task.action, part=task.part, revision=revision, outcomes=outcomes)
     world.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
     world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)

@@ -2,7 +2,7 @@
 
 in   version-checks    VersionCheck (a clock, or a person)
 out  version-updates   VersionUpdate, one a cluster whose window is open
-     notices           version expiring, expired, update skipped: once each
+     notices           version expiring, expired, update skipped: once each; fleet unreadable: once a day
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shared.domain.versions.answers import UnknownFleetCluster
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.fleets import FleetView
-from shared.domain.versions.notices import Due, due
+from shared.domain.versions.notices import Due, due, told_of
 from shared.domain.versions.plans import ClusterPlan, Planner, going, updates_of
 from shared.ledger.actions import deadline
 from shared.ledger.notices import Sent
@@ -56,7 +56,7 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
     """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it."""
     revision = world.releases.look().committed
     fleets = world.fleets(revision)
-    view = fleets.view()
+    view = fleets.view(world.time_left())
     planner = Planner(view)
     sent = Sent(world.store, now)
     tally: Counter[str] = Counter()
@@ -75,6 +75,8 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
             tally["notices"] += send(updates, fresh, sent, world, now)
     tally["notices"] += send(updates, fresh, sent, world, now)
     if not check.dry_run:
+        fresh += [notice for notice in (told_of(trouble, now) for trouble in fleets.troubles) if not sent.knows(notice.key)]
+        tally["notices"] += send(updates, fresh, sent, world, now)
         sent.forget()
     tally["unreachable"] += len(fleets.unreachable)
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
+from shared.adapters.eks_answers import EksCluster, EksNodeGroup, EksVersion, read
 from shared.domain.documents.access import EKS_NAME
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
@@ -25,7 +25,6 @@ from shared.ports import Refused, Stale, Unavailable
 T = TypeVar("T")
 CATALOGUE = "eks"
 """The name of the profile that EKS itself provides."""
-CLASSIFICATIONS = {"STANDARD_SUPPORT": "supported", "EXTENDED_SUPPORT": "deprecated", "UNSUPPORTED": "deprecated"}
 BUSY = frozenset(["ResourceInUseException"])
 LATER = frozenset(["ThrottlingException", "TooManyRequestsException", "ServerException", "ServiceUnavailableException", "InternalFailure"])
 
@@ -69,17 +68,18 @@ class EksVersions:
             return None
         about = self._describe()
         groups = [each for page in self._pages("list_nodegroups", "nodegroups") for each in page]
-        pools = tuple(Pool(group, "node group", kubernetes=self._group(group)["version"]) for group in groups)
-        return declared_cluster(self.id, self._spec, about["version"], pools, CATALOGUE, deleting=about["status"] == "DELETING")
+        pools = tuple(Pool(group, "node group", kubernetes=self._group(group).version) for group in groups)
+        return declared_cluster(self.id, self._spec, about.version, pools, CATALOGUE, deleting=about.status == "DELETING")
 
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
         listed = [version for page in self._pages("describe_cluster_versions", "clusterVersions", named=False) for version in page]
-        offered = [Offered(version["clusterVersion"], _classification(version), _end(version)) for version in listed]
+        found = [read(EksVersion, version, "a version of the catalogue") for version in listed]
+        offered = [Offered(version.version, version.classification, version.end) for version in found]
         return [CloudProfile(CATALOGUE, tuple(offered), machine_types=(MachineType("node group"),))], []
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         about = self._describe()
-        current = self._group(step.pool)["version"] if step.pool else about["version"]
+        current = self._group(step.pool).version if step.pool else about.version
         wanted = _minor(step.to)
         if _minor(current) == wanted:
             return False
@@ -94,25 +94,24 @@ class EksVersions:
             self._call("update_cluster_version", name=self._eks_name, version=wanted)
         return True
 
-    def _must_be_idle(self, about: Mapping[str, Any], step: VersionStep, wanted: str) -> None:
-        busy = about["status"] != "ACTIVE"
+    def _must_be_idle(self, about: EksCluster, step: VersionStep, wanted: str) -> None:
+        busy = about.status != "ACTIVE"
         if step.pool:
             group = self._group(step.pool)
-            if group.get("amiType") == "CUSTOM":
+            if group.ami_type == "CUSTOM":
                 raise Refused("CustomImage", f"node group {step.pool} runs an image of its own: give its launch template a new one")
-            busy = busy or group["status"] != "ACTIVE" or parse(about["version"]).key < parse(wanted).key
+            busy = busy or group.status != "ACTIVE" or parse(about.version).key < parse(wanted).key
         if busy:
-            raise _busy(f"{self.id} is {about['status']} on {about['version']}")
+            raise _busy(f"{self.id} is {about.status} on {about.version}")
 
-    def _describe(self) -> dict[str, Any]:
-        cluster: dict[str, Any] = self._call("describe_cluster", name=self._eks_name)["cluster"]
-        return cluster
+    def _describe(self) -> EksCluster:
+        return read(EksCluster, self._call("describe_cluster", name=self._eks_name).get("cluster"), f"cluster {self._eks_name}")
 
-    def _group(self, group: str) -> dict[str, Any]:
+    def _group(self, group: str) -> EksNodeGroup:
         if not EKS_NAME.fullmatch(group):  # it comes in a message and becomes part of a URL
             raise Refused("NotFound", f"{group[:80]!r} is no name of a node group")
-        found: dict[str, Any] = self._call("describe_nodegroup", clusterName=self._eks_name, nodegroupName=group)["nodegroup"]
-        return found
+        answer = self._call("describe_nodegroup", clusterName=self._eks_name, nodegroupName=group)
+        return read(EksNodeGroup, answer.get("nodegroup"), f"node group {group} of cluster {self._eks_name}")
 
     def _pages(self, operation: str, key: str, *, named: bool = True) -> Iterator[list[Any]]:
         arguments = {"clusterName": self._eks_name} if named else {}
@@ -154,12 +153,3 @@ def _busy(message: str) -> Unavailable:
 def _minor(version: str) -> str:
     parsed = parse(version)
     return f"{parsed.major}.{parsed.minor}"
-
-
-def _classification(version: Mapping[str, Any]) -> str:
-    return CLASSIFICATIONS.get(str(version.get("versionStatus") or version.get("status") or "").upper(), "supported")
-
-
-def _end(version: Mapping[str, Any]) -> datetime | None:
-    end = version.get("endOfStandardSupportDate")
-    return end.astimezone(UTC) if isinstance(end, datetime) else None

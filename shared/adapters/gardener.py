@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from shared.adapters.apiserver import PATIENT, TRIES, ApiServer, Login, Patience, StatusError
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.keys import is_subdomain
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
-from shared.domain.versions.clusters import OPERATION, FleetCluster, VersionStep, read_shoot
-from shared.ports import HULLMARK, Owner, Refused, Stale, Unavailable
+from shared.domain.versions.clusters import OPERATION, FleetCluster, VersionStep, check_window, read_shoot
+from shared.ports import FIELD_UNREADABLE, HULLMARK, Owner, Refused, Stale, Unavailable
 
+P = TypeVar("P", CloudProfile, NamespacedCloudProfile)
 GROUP = "/apis/core.gardener.cloud/v1beta1"
 PAGE = 250
 """Shoots a page: a Shoot is up to 20 kB."""
@@ -30,6 +31,8 @@ class Garden:
         self.server = ApiServer(login, **settings)
         self._owner = owner
         self._patience = PATIENT
+        self.unreadable: dict[str, str] = {}
+        """The Shoots and profiles that the last listing left out, and why."""
 
     def within(self, left: Callable[[], float], tries: int = TRIES) -> Self:
         limited = copy.copy(self)
@@ -38,28 +41,37 @@ class Garden:
 
     def clusters(self) -> Iterator[FleetCluster]:
         for shoot in self._list("shoots"):
-            problems: list[Problem] = []
-            cluster = read_shoot(_document("Shoot", shoot), problems)
-            if not problems:  # the API server admits no such object; a CRD in its place may
+            cluster, problems = _read(shoot)
+            if problems:
+                self.unreadable[cluster.id] = _said(problems)
+            else:
                 yield cluster
 
     def cluster(self, name: str) -> FleetCluster | None:
         shoot = self._shoot(name)
-        return None if shoot is None else read_shoot(_document("Shoot", shoot), [])
+        return None if shoot is None else _readable(shoot)
 
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
-        profiles = [read_profile(_document("CloudProfile", profile), []) for profile in self._list("cloudprofiles")]
-        namespaced = [
-            read_namespaced_profile(_document("NamespacedCloudProfile", profile), []) for profile in self._list("namespacedcloudprofiles")
-        ]
-        return profiles, namespaced
+        self.unreadable.clear()
+        profiles = self._profiles("CloudProfile", read_profile)
+        return list(profiles), list(self._profiles("NamespacedCloudProfile", read_namespaced_profile))
+
+    def _profiles(self, kind: str, read: Callable[[Document, list[Problem]], P]) -> Iterator[P]:
+        """The profiles of a kind that can be read: with a date misread, a version might count as expired, or never expire."""
+        for resource in self._list(f"{kind.lower()}s"):
+            problems: list[Problem] = []
+            profile = read(_document(kind, resource), problems)
+            if problems:
+                self.unreadable[_key(kind, profile)] = _said(problems)
+            else:
+                yield profile
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         shoot = self._shoot(name)
         path = None if shoot is None else _path_to(step, shoot)
         if shoot is None or path is None:
             raise Refused("NotFound", f"{name} has no {step.key}")
-        current = step.version_in(read_shoot(_document("Shoot", shoot), []))
+        current = step.version_in(_readable(shoot))
         if current == step.to:
             return False
         if current != step.current:
@@ -108,6 +120,30 @@ class Garden:
             page = (answer.get("metadata") or {}).get("continue") or ""
             if not page:
                 return
+
+
+def _read(shoot: dict[str, Any]) -> tuple[FleetCluster, list[Problem]]:
+    """A Shoot, and what of it cannot be read: a zone, a freeze or a window that is mistyped must not count as none."""
+    document, problems = _document("Shoot", shoot), list[Problem]()
+    cluster = read_shoot(document, problems)
+    return cluster, problems or check_window(document)
+
+
+def _readable(shoot: dict[str, Any]) -> FleetCluster:
+    """A Shoot. Raises Refused where something of it cannot be read."""
+    cluster, problems = _read(shoot)
+    if problems:
+        raise Refused(FIELD_UNREADABLE, _said(problems))
+    return cluster
+
+
+def _said(problems: Iterable[Problem]) -> str:
+    return "; ".join(f"{problem.path}: {problem.message}" for problem in problems)
+
+
+def _key(kind: str, profile: CloudProfile | NamespacedCloudProfile) -> str:
+    namespace = f"{profile.namespace}/" if isinstance(profile, NamespacedCloudProfile) else ""
+    return f"{kind}/{namespace}{profile.name}"
 
 
 def _path(name: str) -> str:

@@ -81,7 +81,8 @@ VERSION_EXPIRING = NoticeKind(
     "A version in use expires in 90, 60, 30, 14, 7 or 1 days. Sent once for each threshold.",
     ["version_check"],
     "the cluster",
-    "`cluster`, `component`, `subject` (`kubernetes` or `machineImage`), `version`, `expires`, `daysLeft`",
+    "`cluster`, `fleet` (empty: a Shoot document), `component`, `subject` (`kubernetes` or `machineImage`), `version`, `expires`, "
+    "`daysLeft`",
 )
 VERSION_EXPIRED = NoticeKind(
     "version.expired",
@@ -95,8 +96,8 @@ VERSION_UPDATED = NoticeKind(
     "A version was updated.",
     ["version_apply"],
     "the cluster",
-    "`cluster`, `action`, `component`, `subject`, `image`, `from`, `to`, `kind`, `reason` (why it was due); `outcome`, `code` (the "
-    "outcome's reason), `message`",
+    "`cluster`, `fleet`, `action`, `component`, `subject`, `image`, `from`, `to`, `kind`, `reason` (why it was due); `outcome`, "
+    "`code` (the outcome's reason), `message`",
 )
 VERSION_FAILED = NoticeKind(
     "version.failed",
@@ -110,8 +111,16 @@ UPDATE_SKIPPED = NoticeKind(
     "An update is due but can't happen. From `version_check` once for each cause; from `version_apply` when an update is no longer due.",
     ["version_check", "version_apply"],
     "the cluster",
-    "from `version_check`: `cluster`, `component`, `subject`, `version`, `reason`, `message`, `advice`; from `version_apply`: as for "
-    "`version.updated`",
+    "from `version_check`: `cluster`, `fleet`, `component`, `subject`, `version`, `reason`, `message`, `advice`; from `version_apply`: "
+    "as for `version.updated`",
+)
+FLEET_UNREADABLE = NoticeKind(
+    "fleet.unreadable",
+    "A fleet cannot be opened or read, or a cluster or profile of it: its versions are left alone, all others go on. Sent once a day while "
+    "that lasts.",
+    ["version_check"],
+    "the fleet, or the cluster or profile",
+    "`fleet`; `part`: the cluster's or profile's name, empty for the whole fleet; `reason`, `message`: the cause",
 )
 ROLLOUT_CHANGED = NoticeKind(
     "rollout.changed",
@@ -141,4 +150,5 @@ NOTICES = (
     VERSION_UPDATED,
     VERSION_FAILED,
     UPDATE_SKIPPED,
+    FLEET_UNREADABLE,
 )

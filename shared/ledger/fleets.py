@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from shared.domain.actions import UNREADABLE
@@ -23,12 +24,15 @@ from shared.domain.versions.fleets import FleetView, Trouble
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import Gardener, gardener
 from shared.ledger.records import RecordUnreadable, numbered, read_as
-from shared.ports import ClusterError, Fleet, ObjectStore, Refused, Stale
+from shared.ports import FIELD_UNREADABLE, ClusterError, Fleet, ObjectStore, Refused, Stale, Unavailable, in_time
 
 if TYPE_CHECKING:
     from shared.domain.documents.kinds import ClusterSpec
 
 
+FLEET_SECONDS = 60.0
+"""What one fleet may take of the time that all have: one that answers slowly keeps nobody else waiting for long."""
+PROFILE_KINDS = ("CloudProfile", "NamespacedCloudProfile")
 REREADS = 3
 """Tries at a cluster that others change at the same time."""
 KEPT = 8
@@ -142,10 +146,63 @@ def _folder(name: str) -> str:
     return "/".join(quote(part, safe="") for part in name.split("/", 1))
 
 
-def unreadable_in(part: Fleet) -> Mapping[str, str]:
-    """The clusters that a fleet left out of its last listing because they could not be read, and why."""
-    left_out: Mapping[str, str] = getattr(part, "unreadable", {})
-    return left_out
+@runtime_checkable
+class PartlyRead(Protocol):
+    """A fleet that leaves out what it cannot read."""
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """What the last listing left out, and why: `NAMESPACE/NAME` of a cluster, `CloudProfile/NAME`."""
+        ...
+
+
+class Guarded:
+    """A live fleet whose odd answers stay its own: what its adapter does not expect is one more reason to leave this fleet alone."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        return self._fleet.unreadable if isinstance(self._fleet, PartlyRead) else {}
+
+    def within(self, left: Callable[[], float], tries: int = 1) -> Guarded:
+        return Guarded(in_time(self._fleet, left))
+
+    def clusters(self) -> Iterator[FleetCluster]:
+        with expecting_anything():
+            yield from self._fleet.clusters()
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        with expecting_anything():
+            return self._fleet.cluster(name)
+
+    def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        with expecting_anything():
+            return self._fleet.profiles()
+
+    def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
+        with expecting_anything():
+            return self._fleet.apply(name, step, dry_run=dry_run)
+
+
+@contextmanager
+def expecting_anything() -> Iterator[None]:
+    """Raises Unavailable in place of an error that nobody named."""
+    try:
+        yield
+    except (ClusterError, RecordUnreadable):
+        raise
+    except Exception as odd:
+        error = Unavailable(f"it answered something unexpected ({type(odd).__name__}: {odd})")
+        error.reason = "UnexpectedAnswer"
+        raise error from odd
+
+
+def share_of(left: Callable[[], float]) -> Callable[[], float]:
+    """What one fleet may spend of the seconds that are left."""
+    reserve = left() - FLEET_SECONDS
+    return lambda: min(left(), left() - reserve)
 
 
 @dataclass
@@ -162,12 +219,12 @@ class Fleets:
         """The troubles, one line each."""
         return [str(trouble) for trouble in self.troubles]
 
-    def view(self) -> FleetView:
-        """All clusters and profiles as they are now."""
+    def view(self, left: Callable[[], float] | None = None) -> FleetView:
+        """All clusters and profiles as they are now. `left`: seconds that may be spent; no fleet gets more than FLEET_SECONDS of them."""
         seen = {DOCUMENTS: replace(self.documents, clusters={})}
         for name, part in self.parts.items():
             try:
-                seen[name] = self._seen(name, part)
+                seen[name] = self._seen(name, in_time(part, share_of(left)) if left else part)
             except ClusterError as error:
                 self.troubles.append(Trouble(name, error.reason, str(error)))
         return FleetView(seen)
@@ -175,19 +232,26 @@ class Fleets:
     def _seen(self, name: str, part: Fleet) -> Gardener:
         profiles, namespaced = part.profiles()
         clusters = {cluster.id: replace(cluster, fleet=name) for cluster in part.clusters()}
-        self.troubles += [Trouble(name, UNREADABLE, message, cluster) for cluster, message in unreadable_in(part).items()]
+        unreadable = part.unreadable if isinstance(part, PartlyRead) else {}
+        reason = UNREADABLE if isinstance(part, DocumentFleet) else FIELD_UNREADABLE
+        self.troubles += [Trouble(name, reason, message, what) for what, message in unreadable.items()]
         if name == DOCUMENTS:
             return replace(self.documents, clusters=clusters)
         own = {(profile.namespace, profile.name): profile for profile in namespaced}
-        return Gardener({profile.name: profile for profile in profiles}, own, clusters)
+        lost = frozenset(tuple(what.split("/")[1:]) for what in unreadable if what.split("/")[0] in PROFILE_KINDS)
+        return Gardener({profile.name: profile for profile in profiles}, own, clusters, unreadable=lost)
 
     def find(self, name: str, fleet: str | None = None) -> tuple[Fleet, FleetCluster] | None:
         """The fleet that has a cluster of this id, and the cluster read anew.
 
         `fleet` None: any that has it, for the messages and records of earlier releases, which name no fleet. Raises Refused where
-        several have it.
+        several have it, and where the fleet could not be opened.
         """
         parts = self.parts if fleet is None else {fleet: self.parts[fleet]} if fleet in self.parts else {}
+        if fleet is not None and fleet not in self.parts:
+            for trouble in self.troubles:
+                if trouble.subject == fleet:
+                    raise Refused(trouble.reason, str(trouble))
         found = {part: cluster for part, fleet_there in parts.items() if (cluster := fleet_there.cluster(name)) is not None}
         if len(found) > 1:
             raise Refused("AmbiguousCluster", f"{name} is in several fleets: {', '.join(part or 'the documents' for part in found)}")
@@ -208,7 +272,8 @@ def fleets_of(store: ObjectStore, documents: list[Document], declared: Mapping[s
             troubles.append(Trouble(name, "ClusterUnknown", spec.message))
         elif spec.provider != "none":
             try:
-                parts[name] = opened(name, spec)
-            except Refused as error:
+                with expecting_anything():
+                    parts[name] = Guarded(opened(name, spec))
+            except ClusterError as error:
                 troubles.append(Trouble(name, error.reason, str(error)))
     return Fleets(parts, read, troubles)

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from functions.version_apply.main import handle as apply
 from shared.adapters.apiserver import ApiServer, StatusError
 from shared.adapters.gardener import GROUP, Garden
 from shared.domain.versions.clusters import VersionStep
 from shared.ports import Refused, Stale
 from tests.kube_apiserver import KubeApiserver
-from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot
+from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, the_update
 
 pytestmark = pytest.mark.real
 KINDS = {"shoots": ("Shoot", "Namespaced"), "cloudprofiles": ("CloudProfile", "Cluster")}
@@ -173,3 +174,47 @@ def test_a_live_shoot_is_changed_inside_its_window_and_left_alone_outside_it(rea
     spec = real.shoot()["spec"]
     assert (spec["kubernetes"]["version"], spec["provider"]["workers"][0]["kubernetes"]["version"]) == ("1.28.1", "1.28.1")
     assert site.actions() == [{"controlPlane/kubernetes": "changed", "worker/a/kubernetes": "changed"}]
+
+
+FREEZE, ZONE = "hullmark.dev/freeze", "hullmark.dev/time-zone"
+DAMAGED: dict[str, dict[str, Any]] = {
+    "freeze": shoot(annotations={FREEZE: "2026-12-32"}),
+    "time-zone": shoot(annotations={ZONE: "Europe/Berlim"}),
+    "timeWindow": shoot(),
+    "autoUpdate": shoot(),
+}
+DAMAGED["timeWindow"]["spec"]["maintenance"]["timeWindow"] = {"begin": "22:00", "end": "230000+0000"}
+DAMAGED["autoUpdate"]["spec"]["maintenance"]["autoUpdate"]["kubernetesVersion"] = "false"
+
+
+@pytest.mark.parametrize("field", DAMAGED)
+def test_a_live_shoot_that_cannot_be_read_is_left_alone_and_told_of(real: Real, garden: Garden, site: Site, field: str) -> None:
+    site.world.open_fleet = lambda _name, _spec: garden
+    access = {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": "east"}}
+    site.commits(access | {"spec": {"provider": "gardener", "access": {"inCluster": {}}}})
+    update = the_update(site)
+    real.has(DAMAGED[field])
+    apply(update, site.world, EVENING, last=True)
+    del site.world.bus.publish
+    site.checks(EVENING, force_window=True)
+    assert real.shoot()["spec"]["kubernetes"]["version"] == "1.27.3"
+    (told,) = site.notices("fleet.unreadable")
+    assert (told["fleet"], told["part"], told["reason"]) == ("east", "garden/s", "FieldUnreadable")
+    assert field in told["message"]
+    (failed,) = site.notices("version.failed")[:1]
+    assert failed["code"] == "FieldUnreadable"
+
+
+def test_a_live_profile_that_cannot_be_read_decides_nothing_and_none_of_the_documents_stands_in(
+    real: Real, garden: Garden, site: Site
+) -> None:
+    site.world.open_fleet = lambda _name, _spec: garden
+    real.has(cloud_profile([{"version": "1.28.1"}, {"version": "1.27.3", "expirationDate": "2026-13-01"}]))
+    access = {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": "east"}}
+    site.now = EVENING.replace(month=10)
+    site.commits(access | {"spec": {"provider": "gardener", "access": {"inCluster": {}}}}, cloud_profile())
+    site.checks(EVENING)
+    assert real.shoot()["spec"]["kubernetes"]["version"] == "1.27.3"
+    (told,) = site.notices("fleet.unreadable")
+    assert (told["part"], "expirationDate" in told["message"]) == ("CloudProfile/p", True)
+    assert {each["reason"] for each in site.notices("update.skipped")} == {"CloudProfileNotFound"}

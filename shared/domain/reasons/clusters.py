@@ -42,6 +42,13 @@ CLUSTERS = Group(
             "an object in the store is damaged; the message has its key",
             "restore it from a backup or an older version of the object, then retry",
         ),
+        "FieldUnreadable": Reason(
+            "a field of the live cluster or profile can't be read, so nothing of it is changed", "correct the field that the message names"
+        ),
+        "UnexpectedAnswer": Reason(
+            "the provider answered in a way that is not understood; its other fleets go on",
+            "look at what the message names; if the provider is sound, report it",
+        ),
         "CustomImage": Reason("the EKS node group runs an image of its own", "give its launch template a new image"),
     },
 )

@@ -15,17 +15,18 @@ from shared.domain.versions.profiles import Gardener, merged_profiles
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A fleet, or one of its clusters, that is left alone because it cannot be read, and why."""
+    """A fleet, or one of its clusters or profiles, that is left alone because it cannot be read, and why."""
 
     fleet: str
     reason: str
     message: str
-    cluster: str = ""
+    part: str = ""
+    """`NAMESPACE/NAME` of a cluster, `CloudProfile/NAME`; empty for the whole fleet."""
 
     @property
     def subject(self) -> str:
-        """The full name of the cluster; of a whole fleet, its name."""
-        return full_name(self.fleet, self.cluster) if self.cluster else self.fleet
+        """The full name of the part; of a whole fleet, its name."""
+        return full_name(self.fleet, self.part) if self.part else self.fleet
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.message}"
@@ -80,7 +81,7 @@ class FleetView:
         fleet = self.fleets.get(cluster.fleet, Gardener())
         name = (cluster.namespace, cluster.profile)
         has = name in fleet.namespaced if cluster.own else cluster.profile in fleet.profiles
-        return cluster.fleet if has else DOCUMENTS
+        return cluster.fleet if has or fleet.profile_key(cluster) in fleet.unreadable else DOCUMENTS
 
     def _fleet_of_profile(self, cluster: FleetCluster) -> Gardener:
         return self.fleets.get(self._home(cluster), Gardener())

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from shared.domain.exposition import Family, Sample
-from shared.domain.notices import UPDATE_SKIPPED, VERSION_EXPIRED, VERSION_EXPIRING
+from shared.domain.notices import FLEET_UNREADABLE, UPDATE_SKIPPED, VERSION_EXPIRED, VERSION_EXPIRING
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import OfferEntry
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Stuck
-from shared.domain.versions.fleets import FleetView
+from shared.domain.versions.fleets import FleetView, Trouble
 from shared.domain.versions.plans import ClusterPlan, offers_of, time_text
 
 DAYS = (1, 7, 14, 30, 60, 90)
@@ -98,6 +98,12 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
             }
             place = f"{plan.cluster.full_name}/{decision.component}/{decision.subject}/{decision.current}/{code}"
             yield Due(UPDATE_SKIPPED.id(place), UPDATE_SKIPPED.type, plan.cluster.full_name, data)
+
+
+def told_of(trouble: Trouble, now: datetime) -> Due:
+    """The notice of what cannot be read: one a day, so that neither a check every ten minutes nor a month of silence hides it."""
+    data = {"fleet": trouble.fleet, "part": trouble.part, "reason": trouble.reason, "message": trouble.message}
+    return Due(FLEET_UNREADABLE.id(f"{trouble.subject}/{trouble.reason}/{now:%Y-%m-%d}"), FLEET_UNREADABLE.type, trouble.subject, data)
 
 
 def gauges(fleet: FleetView, now: datetime) -> list[Family]:

@@ -54,6 +54,8 @@ class Gardener:
     clusters: dict[str, FleetCluster] = field(default_factory=dict)
     documents: dict[tuple[str, ...], Document] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unreadable: frozenset[tuple[str, ...]] = frozenset()
+    """Profiles that the fleet has and that cannot be read, by their keys: nothing else may stand in for them."""
 
     def profile_of(self, cluster: FleetCluster) -> CloudProfile | None:
         """The profile that a cluster refers to, with its NamespacedCloudProfile's overrides; None where it is not among the documents."""
