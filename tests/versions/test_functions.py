@@ -339,7 +339,7 @@ def test_a_fleet_that_cannot_be_listed_does_not_hold_up_the_others(site: Site) -
         "spec": {"provider": "gardener", "access": {"inCluster": {}}},
     }
     site.commits(cloud_profile(), shoot(), garden)
-    assert check(VersionCheck(), site.world, EVENING) == "3 notices, 1 to update, 1 unreachable"
+    assert check(VersionCheck(), site.world, EVENING) == "4 notices, 1 to update, 1 unreachable"
 
 
 def test_an_expiring_version_is_told_of_once_at_each_threshold_and_when_it_has_expired(site: Site) -> None:
