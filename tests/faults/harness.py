@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -170,6 +171,8 @@ class Site(Cloud):
         self.applied: list[tuple[datetime, str, VersionStep]] = []
         """The version steps that a fleet took, and when."""
         self.answers: list[Answer] = []
+        self.paused_at: int | None = None
+        """The last delivery that was taken up when somebody was answered that the whole fleet is paused; None while it is not."""
         self._dead = False
         self._interfere = interfere
         self._pick, self._copies, self._late, self._skew, self._cold = pick, copies, late, skew, cold
@@ -255,10 +258,22 @@ class Site(Cloud):
         """Hold a write to a node against what is released to it."""
         cluster = next((name for name, other in self.others.items() if other is method.__self__), "default")
         since = self._working.since.get(cluster, 0)
+        if method.__name__ in WRITES and self.paused_at is not None and self._working.delivery > self.paused_at and not self._gives_back():
+            self.judge.broken.append(f"{args[0]} of {cluster} was written after somebody was answered that the fleet is paused")
         if method.__name__ == "apply_labels" and manager != self.nodes.owner.aliases:
             self.judge.write(cluster, args[0], since, labels=args[2])
         if method.__name__ == "remove_labels":
             self.judge.write(cluster, args[0], since, removed=frozenset(args[1]))
+
+    def paused(self) -> None:
+        """Somebody was just answered that the whole fleet is paused: what is taken up from now on writes nothing."""
+        self.paused_at = self._begun
+
+    def _gives_back(self) -> bool:
+        """Whether what is being delivered belongs to the revert of a rollout, which passes a pause."""
+        waiting = self._working.waiting
+        asked = self.untouched.actions.find(json.loads(waiting.message.data).get("action") or "none") if waiting else None
+        return bool(asked and asked.rollout) and self.untouched.rollouts.batch(asked.rollout, asked.batch)[1].back
 
     def die(self) -> None:
         """End the process that is at work."""
@@ -433,6 +448,18 @@ class Site(Cloud):
     def labels(self) -> dict[str, dict[str, str]]:
         """Every node's labels."""
         return {node.name: dict(node.labels) for node in self.nodes.nodes()}
+
+    def as_released(self, found: Finding, *nodes: str) -> None:
+        """Each of these nodes carries what is released to it, and we hold nothing else on it."""
+        for name in nodes:
+            mark = self.judge.mark("default", name)
+            declared, node = self.judge.declared(mark, name), self.nodes.node(name)
+            assert node
+            assert declared
+            ours = node.applied.get(self.nodes.owner.name, frozenset())
+            wanted = {key: value for key, value in declared.labels.items() if key not in declared.skips or key in ours}
+            fits = ours <= declared.labels.keys() and {**node.labels, **wanted} == node.labels
+            found.expect(fits, f"{name} ended with {dict(node.labels)}, of which {sorted(ours)} are ours, released {mark}: {declared}")
 
     def ended_once(self, found: Finding, *actions: str, in_time: bool = True) -> None:
         """What must hold of every run: each action has an outcome, told under one id, and nothing is left once the clock has swept; where

@@ -6,6 +6,7 @@ was taken up? At a new state of a chain: is each node's release the newest of th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,14 @@ class Act:
     """The nodes that had an outcome of it when it was taken back: they may have kept it."""
     rollout: str = ""
     """The rollout that it is part of: what that is taken back from has nothing of it."""
+    named: frozenset[str] | None = None
+    """The nodes whose overrides it ends; None: every node's."""
+    began: int | None = None
+    """Overrides from after this act outlive it."""
+
+    def ends(self, node: str, at: int) -> bool:
+        """Whether an override that a node got by act `at` is over with this one."""
+        return self.k > at and (self.named is None or node in self.named) and (self.began is None or at <= self.began)
 
 
 class Judge:
@@ -122,8 +131,7 @@ class Judge:
                 sources = Revisions(self._store).sources(revision)
             except (RecordUnreadable, UnknownRevision):
                 return None
-            documents = [document for each in sources for document in yaml.safe_load_all(each.data) if document]
-            self._policies[revision] = [each["spec"] for each in documents if each["kind"] == "NodeLabelPolicy"]
+            self._policies[revision] = [spec for each in sources for spec in _policies_in(each.data)]
         return _said(self._policies[revision], node)
 
     # the chain
@@ -185,13 +193,15 @@ class Judge:
             possible = {least, *(act.revision for act in maybe if act.revision > least)}
             where = f"{node} of {cluster} by act {k} ({self._chains[cluster][k]['cause']})"
             self._expect(override != "" or revision in possible, f"{where} has revision {revision}, not one of {sorted(possible)}")
-            self._judge_override(where, override, overrides.get(node, []), certain, maybe)
+            self._judge_override(where, node, override, overrides.get(node, []), certain, maybe)
 
-    def _judge_override(self, where: str, override: str, put: list[tuple[int, str]], certain: list[Act], maybe: list[Act]) -> None:
+    def _judge_override(
+        self, where: str, node: str, override: str, put: list[tuple[int, str]], certain: list[Act], maybe: list[Act]
+    ) -> None:
         at, last = put[-1] if put else (0, "")
         least = max((act.revision for act in certain if act.k < at), default=0)
-        ended = last == "" or any(act.k > at and act.revision >= least for act in certain)
-        may_have = ended or any(act.k > at and act.revision >= least for act in maybe)
+        ended = last == "" or any(act.ends(node, at) and act.revision >= least for act in certain)
+        may_have = ended or any(act.ends(node, at) and act.revision >= least for act in maybe)
         allowed = {""} if ended else {"", last} if may_have else {last}
         self._expect(override in allowed, f"{where} has override {override!r}, not one of {sorted(allowed)}")
 
@@ -208,10 +218,17 @@ class Judge:
                     acts.append(Act(k, "", state.get("base") or 0))
                 case "action":
                     request = self._json(f"actions/{action}/request.json") or {}
-                    acts.append(Act(k, action, cause["revision"], rollout=request.get("rollout", "")))
+                    rollout = request.get("rollout", "")
+                    acts.append(
+                        Act(k, action, cause["revision"], rollout=rollout, named=frozenset(request["target_nodes"]) if rollout else None)
+                    )
                 case "rollout finished":
-                    acts.append(Act(k, "", cause["revision"], rollout=action))
+                    before = self._chains[cluster][k - 1].get("next") or {}
+                    acts.append(Act(k, "", cause["revision"], rollout=action, began=before.get("began")))
                 case "rollout taken back":
+                    gone = [act for act in acts if act.rollout == action]
+                    for node, put in overrides.items():  # what it ended stays ended
+                        overrides[node] = [each for each in put if not any(act.ends(node, each[0]) for act in gone)]
                     acts = [act for act in acts if act.rollout != action]
                 case "taken back":
                     for act in acts:
@@ -247,6 +264,12 @@ class Judge:
             return None if body is None else dict(json.loads(body))
         except ValueError:
             return None
+
+
+@functools.cache
+def _policies_in(text: bytes) -> list[dict[str, Any]]:
+    documents = (document for document in yaml.load_all(text, yaml.CSafeLoader) if document)
+    return [document["spec"] for document in documents if document["kind"] == "NodeLabelPolicy"]
 
 
 def _said(policies: list[dict[str, Any]], node: str) -> Declared:

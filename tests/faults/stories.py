@@ -6,7 +6,6 @@ the world was: nothing hangs, nothing is told in two ways, nothing is done twice
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections import Counter
@@ -63,7 +62,7 @@ class Story:
 
     def site(self, **how: Any) -> Site:
         """The site as it stands before the story begins."""
-        kept = _prepared(self.name)
+        kept = _prepared(self)
         site = self._empty(**how)
         site.elapsed = kept.elapsed
         site.notices.extend(kept.notices)
@@ -96,9 +95,16 @@ class _Kept:
     objects: list[dict[str, bytes]]
 
 
-@functools.cache
-def _prepared(name: str) -> _Kept:
-    story = STORIES[name]
+_PREPARED: dict[str, _Kept] = {}
+
+
+def _prepared(story: Story) -> _Kept:
+    if story.name not in _PREPARED:
+        _PREPARED[story.name] = _prepare(story)
+    return _PREPARED[story.name]
+
+
+def _prepare(story: Story) -> _Kept:
     site = story._empty()
     story.prepare(site)
     objects = [{key: store.get(key) or b"" for key in store.keys("")} for store in _stores(site)]
