@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from shared.domain.rollouts.progress import WrongPhase
 from shared.ledger.actions import WrongState
+from shared.ledger.records import RecordUnreadable
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import RolloutStep
 from shared.work import holds
@@ -64,12 +65,21 @@ def starts(site: Site, **how: object) -> str:
 
 
 def says(site: Site, rollout: str, verb: str, **word: object) -> Answer:
-    """Give it a word."""
+    """Give it a word; an approval names the impact that is shown."""
+    word |= {"impact": shown(site, rollout)} if verb == "approve" else {}
     answer = site.client("POST", f"/v1.0/rollouts/{rollout}/control/{verb}", json=word)
     if answer.status == 202 and verb in HOLDS:
         openings(site).answered(rollout)
     site.drain()
     return answer
+
+
+def shown(site: Site, rollout: str) -> str:
+    """The digest of the impact that a rollout asks somebody to approve; empty where it asks for nothing."""
+    with suppress(UnknownRollout, RecordUnreadable):
+        asked = site.untouched.rollouts.get(rollout).asked
+        return asked.digest if asked else ""
+    return ""
 
 
 def openings(site: Site) -> Openings:
@@ -247,7 +257,8 @@ def word(site: Site, verb: Control, stage: str = "", rollout: str = "") -> None:
     world, now = site.untouched, site.now()
     rollout = rollout or max(world.rollouts.ids(), default="")
     with suppress(*TOO_LATE):
-        control(rollout, verb, "a person", world, now, stage=stage, message="because")
+        impact = shown(site, rollout) if verb == "approve" else ""
+        control(rollout, verb, "a person", world, now, stage=stage, impact=impact, message="because")
         if verb in HOLDS:
             openings(site).answered(rollout)
 
