@@ -273,7 +273,7 @@ class Site(Cloud):
         """Whether what is being delivered belongs to the revert of a rollout, which passes a pause."""
         waiting = self._working.waiting
         asked = self.untouched.actions.find(json.loads(waiting.message.data).get("action") or "none") if waiting else None
-        return bool(asked and asked.rollout) and self.untouched.rollouts.batch(asked.rollout, asked.batch)[1].back
+        return asked is not None and bool(asked.rollout) and self.untouched.rollouts.batch(asked.rollout or "", asked.batch or 0)[1].back
 
     def die(self) -> None:
         """End the process that is at work."""
