@@ -22,7 +22,7 @@ from shared.work.rollouts import CONTROLS, Control, control, start
 from tests.faults.harness import Finding
 from tests.faults.muddles import NODES, Muddle, documents
 from tests.faults.openings import HOLDS, Openings
-from tests.faults.rollouts import shown
+from tests.faults.stories import shown_impact
 
 EXPECTED = (StoreError, WrongState, WrongPhase, UnknownRollout, RecordUnreadable, Rejected)
 """What somebody hears whose word comes too late, or while others speak."""
@@ -136,7 +136,7 @@ class RolloutMuddle(Muddle):
     def _word(self, rollout: str, verb: Control, stage: str = "") -> None:
         self._done.append(verb)
         with contextlib.suppress(*EXPECTED):
-            impact = shown(self.site, rollout) if verb == "approve" else ""
+            impact = shown_impact(self.site, rollout) if verb == "approve" else ""
             control(rollout, verb, "a person", self.site.untouched, self.site.now(), stage=stage, impact=impact, message="because")
             if verb in HOLDS:
                 self.openings.answered(rollout)

@@ -12,17 +12,16 @@ from datetime import timedelta
 
 from shared.domain.rollouts.progress import WrongPhase
 from shared.ledger.actions import WrongState
-from shared.ledger.records import RecordUnreadable
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import RolloutStep
 from shared.work import holds
 from shared.work.intake import Rejected
 from shared.work.rollouts import Control, control, start
-from tests.faults.harness import SECOND, Answer, Call, Finding, Interference, Site
+from tests.faults.harness import SECOND, Call, Finding, Interference, Site
 from tests.faults.openings import HOLDS, Openings
 from tests.faults.schedules import Schedule, calls_of, said
 from tests.faults.site import FOREIGN, LABELS_1, LABELS_2, REVISION_1, REVISION_2, a_site, policy
-from tests.faults.stories import Story, everything_ended, labels_are, time_passes
+from tests.faults.stories import Story, approves, everything_ended, labels_are, shown_impact, time_passes
 
 TOO_LATE = (WrongPhase, WrongState, Rejected, UnknownRollout)
 """What somebody hears whose word comes too early or too late."""
@@ -64,22 +63,12 @@ def starts(site: Site, **how: object) -> str:
     return str(answer.body["id"]) if answer.status == 201 else ids[-1] if ids else ""
 
 
-def says(site: Site, rollout: str, verb: str, **word: object) -> Answer:
-    """Give it a word; an approval names the impact that is shown."""
-    word |= {"impact": shown(site, rollout)} if verb == "approve" else {}
+def says(site: Site, rollout: str, verb: str, **word: object) -> None:
+    """Give it a word."""
     answer = site.client("POST", f"/v1.0/rollouts/{rollout}/control/{verb}", json=word)
     if answer.status == 202 and verb in HOLDS:
         openings(site).answered(rollout)
     site.drain()
-    return answer
-
-
-def shown(site: Site, rollout: str) -> str:
-    """The digest of the impact that a rollout asks somebody to approve; empty where it asks for nothing."""
-    with suppress(UnknownRollout, RecordUnreadable):
-        asked = site.untouched.rollouts.get(rollout).asked
-        return asked.digest if asked else ""
-    return ""
 
 
 def openings(site: Site) -> Openings:
@@ -100,11 +89,14 @@ def pause_and_go_on(site: Site) -> None:
     time_passes(site)
     time_passes(site)
     says(site, rollout, "resume")
-    says(site, rollout, "approve", stage="canary")
-    says(site, rollout, "approve", stage="canary")
+    approves(site, rollout, "canary")
+    site.drain()
+    approves(site, rollout, "canary")
+    site.drain()
     for _ in range(4):
         time_passes(site)
-    says(site, rollout, "approve", stage="canary")
+    approves(site, rollout, "canary")
+    site.drain()
 
 
 def done(site: Site, found: Finding) -> None:
@@ -147,7 +139,8 @@ def supersede(site: Site) -> None:
     site.commit(REVISION_1 + GONE + ROLLOUT)
     second = starts(site, supersede=True)
     time_passes(site)
-    says(site, second, "approve", stage="canary")
+    approves(site, second, "canary")
+    site.drain()
     for _ in range(4):
         time_passes(site)
 
@@ -257,7 +250,7 @@ def word(site: Site, verb: Control, stage: str = "", rollout: str = "") -> None:
     world, now = site.untouched, site.now()
     rollout = rollout or max(world.rollouts.ids(), default="")
     with suppress(*TOO_LATE):
-        impact = shown(site, rollout) if verb == "approve" else ""
+        impact = shown_impact(site, rollout) if verb == "approve" else ""
         control(rollout, verb, "a person", world, now, stage=stage, impact=impact, message="because")
         if verb in HOLDS:
             openings(site).answered(rollout)
