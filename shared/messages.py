@@ -296,6 +296,12 @@ class ComponentUpdate(BaseModel):
     kind: Literal["auto", "force"]
     reason: str = ""
     image: str = ""
+    trigger: str = ""
+    """What it is due for; empty in messages of earlier releases."""
+    expires: datetime | None = None
+    """When the version that it leaves does."""
+    waived: str = ""
+    """Why it goes although something would keep it back."""
 
 
 class VersionUpdate(Message):

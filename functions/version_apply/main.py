@@ -19,13 +19,19 @@ from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATE
 from shared.domain.outcomes import Outcome, OutcomeKind
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.clusters import FleetCluster, VersionStep
+from shared.domain.versions.decisions import Decision, Update
+from shared.domain.versions.held import Held
+from shared.domain.versions.holding import Holding, with_holds
 from shared.domain.versions.identity import full_name
+from shared.domain.versions.reasons import AUTO_UPDATE, EXPIRED
 from shared.domain.versions.semver import InvalidVersion, parse
+from shared.domain.versions.skew import behind, within_skew
 from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
-from shared.messages import LAST_ATTEMPT, Delivery, Notice, PartResult, TryAgain, VersionUpdate
+from shared.messages import LAST_ATTEMPT, ComponentUpdate, Delivery, Notice, PartResult, TryAgain, VersionUpdate
 from shared.ports import ClusterError, Fleet, Stale, Unavailable
 from shared.work.control import parked
+from shared.work.version_holds import freezes_in
 from shared.world import World
 
 BUSY = "UpdateRunning"
@@ -55,7 +61,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     """
     left = world.time_left()
     world = world.within(left)
-    steps = [VersionStep(update.component, update.subject, update.from_, update.to, update.image) for update in task.updates]
+    steps = [_step(update) for update in task.updates]
     steps.sort(key=lambda step: step.rank)
     if task.part in world.actions.recorded(task.action):
         return "done before"
@@ -64,7 +70,8 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     if parked(task, world):
         return "parked"
     try:
-        revision = world.releases.look().committed
+        in_force = world.releases.look()
+        revision = in_force.committed
         cluster = world.fleets(revision).find(task.cluster, task.fleet)
     except ClusterError as error:
         return unanswered(task, steps, error, world, now, last=last)
@@ -79,7 +86,12 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     elif not (task.force_window or cluster[1].maintain or cluster[1].window.open(now)):
         outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(cluster[1], now)) for step in steps]
     else:
-        outcomes = list(carry_out(steps, *cluster, left))
+        held = held_now(task, cluster[1], freezes_in([cluster[1].fleet], in_force), now)
+        outcomes = [
+            _outcome(step, "skipped", held[step.key].reason, held[step.key].message, retryable=True) for step in steps if step.key in held
+        ]
+        taken = carry_out([step for step in steps if step.key not in held], *cluster, left)
+        outcomes += [saying_why(task, outcome) for outcome in taken]
     return tell(task, outcomes, revision.number if revision else 0, world, now, last=last)
 
 
@@ -98,6 +110,31 @@ def tell(task: VersionUpdate, outcomes: list[Outcome], revision: int, world: Wor
     world.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
     world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
+
+
+def held_now(task: VersionUpdate, cluster: FleetCluster, holding: Holding, now: datetime) -> dict[str, Held]:
+    """The steps that may not be taken any more, and why: a freeze that began meanwhile, a pool that is too far behind by now."""
+    decided = [
+        Decision(update.component, update.subject, update.from_, _decided(update), update.image, update.expires)
+        for update in task.updates
+        if _step(update).version_in(cluster) != update.to  # an earlier delivery took the others
+    ]
+    looked_at = behind(with_holds(within_skew(decided, cluster), cluster, holding, now))
+    return {f"{decision.component}/{decision.subject}": decision.held for decision in looked_at if decision.held}
+
+
+def _decided(update: ComponentUpdate) -> Update:
+    return Update(update.to, update.kind, update.trigger or (EXPIRED if update.kind == "force" else AUTO_UPDATE), update.reason)
+
+
+def _step(update: ComponentUpdate) -> VersionStep:
+    return VersionStep(update.component, update.subject, update.from_, update.to, update.image)
+
+
+def saying_why(task: VersionUpdate, outcome: Outcome) -> Outcome:
+    """What became of a step, with why it was taken although something would have kept it back."""
+    waived = next((update.waived for update in task.updates if _step(update).key == outcome.subject), "")
+    return outcome.model_copy(update={"message": f"{outcome.message}; {waived}"}) if waived and outcome.outcome == "changed" else outcome
 
 
 def name_of(task: VersionUpdate) -> str:

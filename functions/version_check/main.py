@@ -28,6 +28,7 @@ from shared.ledger.actions import deadline
 from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
+from shared.work.version_holds import version_holds
 from shared.world import World
 
 BATCH = 500
@@ -54,10 +55,13 @@ def version_check(event: CloudEvent) -> None:
 
 def handle(check: VersionCheck, world: World, now: datetime) -> str:
     """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it."""
-    revision = world.releases.look().committed
+    in_force = world.releases.look()
+    revision = in_force.committed
     fleets = world.fleets(revision)
-    view = fleets.view(world.time_left())
-    planner = Planner(view)
+    seen = fleets.view(world.time_left())
+    holds = version_holds(seen.fleets, in_force, world)
+    view = holds.over(seen)
+    planner = Planner(view, holds)
     sent = Sent(world.store, now)
     tally: Counter[str] = Counter()
     updates: list[VersionUpdate] = []
@@ -192,13 +196,21 @@ def accept(
 
 def message(check: VersionCheck, plan: ClusterPlan, steps: list[VersionStep], action: str) -> VersionUpdate:
     """The message of an action."""
-    decided = {f"{decision.component}/{decision.subject}": decision.outcome for decision in plan.decisions}
-    updates = []
-    for step in steps:
-        outcome = decided[step.key]
-        if isinstance(outcome, Update):
-            move = {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to, "image": step.image}
-            updates.append(ComponentUpdate(**move, kind=outcome.kind, reason=outcome.reason))
+    decided = {f"{decision.component}/{decision.subject}": decision for decision in plan.decisions}
+    updates = [ComponentUpdate.model_validate(_move(step) | _cause(decided[step.key])) for step in steps]
     return VersionUpdate(
         action=action, part=1, cluster=plan.cluster.id, fleet=plan.cluster.fleet, updates=updates, force_window=check.force_window
     )
+
+
+def _move(step: VersionStep) -> dict[str, object]:
+    return {"component": step.component, "subject": step.subject, "from": step.current, "to": step.to, "image": step.image}
+
+
+def _cause(decision: Decision) -> dict[str, object]:
+    """Why a step is taken, so that version_apply can look again whether it may be."""
+    if not isinstance(decision.outcome, Update):
+        return {}
+    waived = f"{decision.waived.reason}: {decision.waived.message}" if decision.waived else ""
+    outcome = decision.outcome
+    return {"kind": outcome.kind, "reason": outcome.reason, "trigger": outcome.trigger, "expires": decision.expires, "waived": waived}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -24,18 +24,28 @@ class Hold:
 
 def frozen(freezes: Mapping[str, FreezeSpec], cluster: str, labels: Mapping[str, str], change: Change, now: datetime) -> Hold | None:
     """The freeze that holds changes of this kind in a cluster with these labels; of several the one that ends last."""
-    holding = [
-        (name, freeze)
-        for name, freeze in freezes.items()
-        if freeze.change in ("all", change)
-        and (freeze.clusters is None or freeze.clusters.means(cluster, labels))
-        and freeze.span[0] <= now < freeze.span[1]
-    ]
+    meant = freezes_of(freezes, [cluster], labels, change)
+    holding = [(name, freeze) for name, freeze in meant if freeze.span[0] <= now < freeze.span[1]]
     if not holding:
         return None
     name, freeze = max(holding, key=lambda held: (held[1].span[1], held[0]))
-    since, until = freeze.span
-    return Hold("Frozen", f"Freeze/{name} holds changes until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}", since, until)
+    return Hold("Frozen", words(name, freeze), *freeze.span)
+
+
+def freezes_of(
+    freezes: Mapping[str, FreezeSpec], names: Collection[str], labels: Mapping[str, str], change: Change
+) -> list[tuple[str, FreezeSpec]]:
+    """The freezes, whenever they are, that mean changes of this kind in a cluster that goes by any of these names, with these labels."""
+    return [
+        (name, freeze)
+        for name, freeze in freezes.items()
+        if freeze.change in ("all", change) and (freeze.clusters is None or any(freeze.clusters.means(each, labels) for each in names))
+    ]
+
+
+def words(name: str, freeze: FreezeSpec) -> str:
+    """What a freeze says to those whom it holds back."""
+    return f"Freeze/{name} holds changes until {freeze.span[1]:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
 
 
 def longest(holds: Iterable[Hold | None]) -> Hold | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -12,9 +12,11 @@ from shared.domain.versions.explanations import explained
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
 from shared.domain.versions.groups import EVERYTHING, DecisionFilter, grouped, pending
+from shared.domain.versions.holding import Holding, nothing_holds
 from shared.domain.versions.plans import Planner, decision_entry, offers_of
 from shared.ledger.fleets import Fleets, fleets_of
 from shared.work.intake import NO_REVISION, Rejected
+from shared.work.version_holds import VersionHolds, version_holds
 from shared.world import World
 
 EVENTS = 20
@@ -27,11 +29,17 @@ class FleetVersions:
 
     fleet: FleetView
     unreachable: Sequence[str] = ()
+    holding: Holding = nothing_holds
+    """What keeps updates back; its freezes are in the windows of `fleet` already."""
 
     @classmethod
     def of(cls, fleets: Fleets) -> FleetVersions:
         """Look at these fleets now."""
         return cls(fleets.view(), fleets.unreachable)
+
+    def held_by(self, holds: VersionHolds) -> FleetVersions:
+        """The same fleet, with what holds its updates back."""
+        return replace(self, fleet=holds.over(self.fleet), holding=holds)
 
     def offers(self, now: datetime) -> OfferList:
         """List every version that the profiles offer: its classification, when it expires, how many run it."""
@@ -41,7 +49,7 @@ class FleetVersions:
     def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
         """Show what is decided for the clusters that are asked for, whether their windows are open or not; `stays`: what stays, too."""
         clusters = [each for each in self.fleet.clusters.values() if wanted.looks_at(each.full_name, each.fleet, each.profile)]
-        plans = Planner(self.fleet).plan(now, clusters)
+        plans = Planner(self.fleet, self.holding).plan(now, clusters)
         entries = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
         kept = [entry for entry in entries if wanted.keeps(entry)]
         due = pending(kept)
@@ -58,7 +66,7 @@ class FleetVersions:
 
     def why(self, cluster: str, now: datetime) -> Explanation:
         """Everything about one cluster, named as for FleetView.named. Raises UnknownFleetCluster."""
-        planner = Planner(self.fleet)
+        planner = Planner(self.fleet, self.holding)
         (plan,) = planner.plan(now, [self.fleet.named(cluster)])
         timeline = planner.timeline(plan.cluster)
         events = [event_entry(event) for event in islice(forecast(planner, now, [plan.cluster]), EVENTS)]
@@ -68,8 +76,10 @@ class FleetVersions:
 
 def committed_versions(world: World, *, live: bool) -> FleetVersions:
     """The fleet of the newest revision; with `live`, what its Cluster documents name is asked too. Raises Rejected where there is none."""
-    revision = world.releases.look().committed
+    in_force = world.releases.look()
+    revision = in_force.committed
     if revision is None:
         raise Rejected(NO_REVISION)
     declared = revision.policies.clusters if live else {}
-    return FleetVersions.of(fleets_of(world.store, revision.gardener, declared, world.open_fleet))
+    seen = FleetVersions.of(fleets_of(world.store, revision.gardener, declared, world.open_fleet))
+    return seen.held_by(version_holds(seen.fleet.fleets, in_force, world))

@@ -34,6 +34,11 @@ VERSIONS = Group(
             "pools run kubelets that are too old for the version that the control plane is due to move to; the provider would refuse it",
             "move the pools first; the message names them and what becomes of them",
         ),
+        "Frozen": Reason("a Freeze document holds versions; the message names it", "wait until it ends; `hullmark freeze list`"),
+        "Paused": Reason("somebody paused the whole fleet; the message says who and why", "`hullmark resume`"),
+        "NotReady": Reason(
+            "the provider says that the cluster is not ready for the next version", "follow its advice; the next check looks again"
+        ),
         # why a forced update goes although something would keep it back
         "ExpiryBeforeStage": Reason("the version expires before the update's stage begins: it goes in the last window before that"),
         "ExpiryBeforeDeferralEnds": Reason("the version expires before its deferral ends: the update goes in the last window before that"),

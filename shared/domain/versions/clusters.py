@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shared.domain.documents.reading import Document, Problem
@@ -59,6 +59,12 @@ class FleetCluster:
     """Asked to be maintained now, whatever the window."""
     deleting: bool = False
     fleet: str = DOCUMENTS
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Its own; those of the Cluster document that leads to its fleet count besides."""
+    running: str = ""
+    """What its provider is still working on; empty: nothing."""
+    not_ready: str = ""
+    """Why its provider takes no new version of its control plane now (EKS' upgrade insights); empty: it does."""
 
     @property
     def full_name(self) -> str:
@@ -142,6 +148,7 @@ def read_shoot(document: Document, problems: list[Problem]) -> FleetCluster:
         window=_window(maintenance.inner("timeWindow"), metadata.inner("annotations")),
         maintain="maintain" in (operation.strip() for operation in operations),
         deleting=metadata.text("deletionTimestamp") is not None,
+        labels={key: str(value) for key, value in metadata.inner("labels").data.items()},
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from shared.domain.versions.clusters import FleetCluster
-from shared.domain.versions.decisions import NEVER, Decision, Update
+from shared.domain.versions.decisions import CONTROL_PLANE, NEVER, Decision, Update
 from shared.domain.versions.held import Held, Waived
 from shared.domain.versions.reasons import EXPIRED, MISSING
 from shared.domain.versions.windows import Window
@@ -19,6 +19,14 @@ Holding = Callable[[FleetCluster, Decision, datetime], Iterable[Held]]
 def nothing_holds(_cluster: FleetCluster, _decision: Decision, _now: datetime) -> tuple[Held, ...]:
     """The rules alone decide."""
     return ()
+
+
+def provider_holds(cluster: FleetCluster, decision: Decision, _now: datetime) -> Iterator[Held]:
+    """What the provider of a cluster says: that it still works on it, or that it is not ready for the next version."""
+    if cluster.running:
+        yield Held("UpdateRunning", f"the provider still works on {cluster.full_name}: {cluster.running}")
+    if cluster.not_ready and decision.component == CONTROL_PLANE:
+        yield Held("NotReady", cluster.not_ready)
 
 
 def any_of(*holdings: Holding) -> Holding:

@@ -13,12 +13,16 @@ from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import OfferEntry
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
-from shared.domain.versions.decisions import Stuck
+from shared.domain.versions.decisions import Decision, Stuck
 from shared.domain.versions.fleets import FleetView, Trouble
+from shared.domain.versions.holding import is_forced
 from shared.domain.versions.plans import ClusterPlan, offers_of, time_text
 
 DAYS = (1, 7, 14, 30, 60, 90)
 """Days before expiry at which a notice about a version in use is sent, once each; `0` means that it has expired."""
+
+PASSING = frozenset(["UpdateRunning", "ControlPlaneBehind"])
+"""Holds that end by themselves, or whose cause is announced by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,9 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
             }
             yield Due(kind.id(f"{place}/{time_text(expiry.expires)}/{days}"), kind.type, expiry.cluster.full_name, data)
     for decision in plan.decisions:
-        if isinstance(decision.outcome, Stuck):
-            code = decision.outcome.code
+        cause = _cause(decision)
+        if cause is not None:
+            code, message = cause
             data = {
                 "cluster": plan.cluster.id,
                 "fleet": plan.cluster.fleet,
@@ -93,7 +98,7 @@ def due(plan: ClusterPlan, profile: CloudProfile | None, now: datetime) -> Itera
                 "subject": decision.subject,
                 "version": decision.current,
                 "reason": code,
-                "message": decision.description,
+                "message": message,
                 "advice": sentence(code),
             }
             place = f"{plan.cluster.full_name}/{decision.component}/{decision.subject}/{decision.current}/{code}"
@@ -104,6 +109,16 @@ def told_of(trouble: Trouble, now: datetime) -> Due:
     """The notice of what cannot be read: one a day, so that neither a check every ten minutes nor a month of silence hides it."""
     data = {"fleet": trouble.fleet, "part": trouble.part, "reason": trouble.reason, "message": trouble.message}
     return Due(FLEET_UNREADABLE.id(f"{trouble.subject}/{trouble.reason}/{now:%Y-%m-%d}"), FLEET_UNREADABLE.type, trouble.subject, data)
+
+
+def _cause(decision: Decision) -> tuple[str, str] | None:
+    """Why an update can't happen that somebody has to know of: it is stuck, or it is held although its version has expired."""
+    if isinstance(decision.outcome, Stuck):
+        return decision.outcome.code, decision.description
+    held = decision.held
+    if held is None or held.reason in PASSING or not (is_forced(decision) or held.reason == "SkewTooWide"):
+        return None
+    return held.reason, held.message
 
 
 def gauges(fleet: FleetView, now: datetime) -> list[Family]:

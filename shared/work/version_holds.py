@@ -1,0 +1,86 @@
+"""What holds updates of versions back now: the pause, freezes, what the providers say (docs/versions.md, Held)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from shared.domain.actions import UNREADABLE
+from shared.domain.versions.clusters import FleetCluster
+from shared.domain.versions.decisions import Decision
+from shared.domain.versions.fleets import FleetView
+from shared.domain.versions.freezes import Freezes, under
+from shared.domain.versions.held import Held
+from shared.domain.versions.holding import provider_holds
+from shared.domain.versions.identity import DOCUMENTS
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.releases import InForce
+from shared.ledger.revisions import Revision
+from shared.work.holds import paused
+from shared.world import World
+
+DEFAULT = "default"
+"""The cluster whose releases guard the freezes of Shoot documents, which belong to none."""
+
+
+@dataclass(frozen=True)
+class VersionHolds:
+    """Everything that holds updates back, gathered once for many clusters. It is a Holding."""
+
+    pause: Held | None = None
+    freezes: Mapping[str, tuple[Freezes, ...]] = field(default_factory=dict)
+    """By fleet."""
+    unreadable: Mapping[str, Held] = field(default_factory=dict)
+    """The fleets whose freezes nobody can read."""
+
+    def __call__(self, cluster: FleetCluster, decision: Decision, now: datetime) -> list[Held]:
+        fixed = (self.pause, self.unreadable.get(cluster.fleet))
+        frozen = [held for guard in self.freezes.get(cluster.fleet, ()) for held in guard.holds(cluster, now)]
+        return [*filter(None, fixed), *frozen, *provider_holds(cluster, decision, now)]
+
+    def under(self, cluster: FleetCluster) -> FleetCluster:
+        """The cluster with its window shut while it is frozen."""
+        return under(cluster, self.freezes.get(cluster.fleet, ()))
+
+    def over(self, view: FleetView) -> FleetView:
+        """The fleets with the windows of their clusters shut while they are frozen."""
+        if not any(self.freezes.values()):
+            return view
+        fleets = {
+            name: replace(seen, clusters={each: self.under(cluster) for each, cluster in seen.clusters.items()})
+            for name, seen in view.fleets.items()
+        }
+        return FleetView(fleets)
+
+
+def version_holds(fleets: Iterable[str], in_force: InForce, world: World) -> VersionHolds:
+    """What holds updates of the clusters of these fleets back."""
+    pause = paused(world)
+    return replace(freezes_in(fleets, in_force), pause=Held(pause.reason, pause.message) if pause else None)
+
+
+def freezes_in(fleets: Iterable[str], in_force: InForce) -> VersionHolds:
+    """The freezes of these fleets alone."""
+    freezes: dict[str, tuple[Freezes, ...]] = {}
+    unreadable: dict[str, Held] = {}
+    for fleet in fleets:
+        try:
+            freezes[fleet] = tuple(_freezes(revision) for revision in _guarding(fleet, in_force) if revision.policies.freezes)
+        except RecordUnreadable as torn:
+            unreadable[fleet] = Held(UNREADABLE, f"nobody can say whether it is frozen: {torn}")
+    return VersionHolds(freezes=freezes, unreadable=unreadable)
+
+
+def _guarding(fleet: str, in_force: InForce) -> list[Revision]:
+    """The revisions whose freezes count in a fleet: a commit cannot take its own guard away.
+
+    What was released counts where something was: a fleet whose nodes nobody labels would keep its first revision for good.
+    """
+    place = DEFAULT if fleet == DOCUMENTS else fleet
+    counting = (in_force.committed, in_force.holding(place) if in_force.state(place).k else None)
+    return list({revision.number: revision for revision in counting if revision}.values())
+
+
+def _freezes(revision: Revision) -> Freezes:
+    return Freezes(revision.policies.freezes, revision.policies.cluster_labels)
