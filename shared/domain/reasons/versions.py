@@ -13,7 +13,14 @@ def sentence(code: str) -> str:
 VERSIONS = Group(
     title="Versions",
     said_by="`hullmark versions plan|why|calendar`, the notices about versions, the steps of `update_versions`",
-    modules=("shared/domain/versions/", "shared/ledger/fleets.py", "functions/version_apply/", "functions/version_check/"),
+    modules=(
+        "shared/domain/versions/",
+        "shared/ledger/fleets.py",
+        "shared/work/holds.py",
+        "shared/work/version_holds.py",
+        "functions/version_apply/",
+        "functions/version_check/",
+    ),
     reasons={
         # why an update happens
         "VersionNotInProfile": Reason("the profile does not offer this version (any more), or a filter of the pool removes it"),
