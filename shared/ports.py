@@ -5,7 +5,7 @@ Adapters implement these; functions and the shared stores use them; the domain n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
@@ -90,6 +90,22 @@ class TimeLimited(Protocol):
 def in_time(asked: C, left: Callable[[], float], **tries: int) -> C:
     """`asked` with a limit, where it takes one: what answers from memory or bounds its own calls does not."""
     return asked.within(left, **tries) if isinstance(asked, TimeLimited) else asked
+
+
+class Workers(Protocol):
+    """Who does at one time what mostly waits for others: calls of providers and of the store."""
+
+    def each(self, work: Callable[[T], R], items: Iterable[T], most: int = 16) -> list[R]:
+        """What the work on each item gave, in order; so many at a time. An error of one is raised when the others have ended."""
+        ...
+
+
+class OneByOne:
+    """Workers where there is nobody else."""
+
+    def each(self, work: Callable[[T], R], items: Iterable[T], most: int = 1) -> list[R]:
+        """One after the other."""
+        return [work(item) for item in items]
 
 
 class Cluster(Protocol):

@@ -86,6 +86,7 @@ def _from_environment(publishes: bool) -> World:
 def build(settings: Settings, bus: Bus) -> World:
     """The world for these settings around a bus."""
     from shared.adapters.store import open_store
+    from shared.adapters.threads import Threads
 
     store = open_store(settings.store)
     opened: dict[tuple[str, Access | OperatorAccess], Cluster] = {}
@@ -95,7 +96,7 @@ def build(settings: Settings, bus: Bus) -> World:
             opened[name, access] = _open_cluster(access, name, store, settings)
         return opened[name, access]
 
-    return World(store, bus, open_cluster, settings, clock_from(settings), functools.partial(open_fleet, settings))
+    return World(store, bus, open_cluster, settings, clock_from(settings), functools.partial(open_fleet, settings), workers=Threads())
 
 
 def clock_from(settings: Settings) -> Callable[[], datetime]:

@@ -23,7 +23,7 @@ from shared.ledger.losses import Losses
 from shared.ledger.pauses import Pauses
 from shared.ledger.releases import Releases
 from shared.ledger.revisions import Revision, Revisions
-from shared.ports import OWNER, Bus, Cluster, ObjectStore, Owner, Refused, in_time
+from shared.ports import OWNER, Bus, Cluster, ObjectStore, OneByOne, Owner, Refused, Workers, in_time
 
 if TYPE_CHECKING:
     from shared.ledger.fleets import Fleets, Opener
@@ -182,6 +182,7 @@ class World:
     open_fleet: Opener
     """(name, spec of a Cluster document with a `provider`) → the fleet behind it. Raises Refused."""
 
+    workers: Workers = field(default_factory=OneByOne)
     monotonic: Callable[[], float] = time.monotonic
     """Seconds that only go forward, for how long something takes."""
     versions: dict[str, tuple[datetime, str]] = field(default_factory=dict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from msgspec import structs
@@ -16,7 +15,7 @@ from shared.domain.rollouts.progress import Asked, Progress, When
 from shared.ledger.records import RecordUnreadable
 from shared.ports import ClusterError, StoreError
 from shared.work.intake import Refusal, Rejected
-from shared.work.limits import LOOK_SECONDS, READERS
+from shared.work.limits import LISTED, LOOK_SECONDS
 from shared.work.planning import ByRelease, decisions
 from shared.world import World
 
@@ -69,8 +68,8 @@ def counted(progress: Progress, stage: int, when: When, world: World) -> dict[st
     clusters = sorted(name for name, sizes in progress.placed.items() if any(sizes[each] for each in stages))
     left, end = world.time_left(), world.monotonic() + LOOK_SECONDS
     world = world.within(lambda: min(left(), end - world.monotonic()))
-    with ThreadPoolExecutor(READERS) as readers:
-        return dict(zip(clusters, readers.map(lambda name: _impact(progress, name, stages, world), clusters), strict=True))
+    impacts = world.workers.each(lambda name: _impact(progress, name, stages, world), clusters, LISTED)
+    return dict(zip(clusters, impacts, strict=True))
 
 
 def _impact(progress: Progress, cluster: str, stages: Sequence[int], world: World) -> Impact:

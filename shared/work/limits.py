@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -41,8 +40,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 LOOK_SECONDS = 20.0
 """Seconds that a commit gives the clusters to list their nodes; those that have not answered by then are judged by the design alone."""
-READERS = 8
-"""Clusters that are listed at a time."""
+LISTED = 8
+"""Clusters whose nodes are listed at a time: each is in memory whole."""
 EVERY_NODE = Selection()
 
 
@@ -74,8 +73,7 @@ def impact_of(declared: Declarations, world: World, asked: Acceptance) -> Revisi
     world = world.within(lambda: min(left(), end - world.monotonic()))
     in_force = world.releases.look()
     names = sorted({*clusters_of(declared, world), *(in_force.committed.clusters if in_force.committed else ())})
-    with ThreadPoolExecutor(min(READERS, len(names))) as readers:
-        impacts = list(readers.map(lambda name: _impact(name, declared, in_force, world), names))
+    impacts = world.workers.each(lambda name: _impact(name, declared, in_force, world), names, LISTED)
     return revision_impact(impacts, {name: bounds_in(name, in_force, world, declared) for name in names}, asked)
 
 

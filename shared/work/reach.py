@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from shared.domain.labels.reach import ClusterReach, cluster_reach
@@ -12,9 +11,6 @@ from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
 from shared.work.limits import clusters_of
 from shared.world import World
-
-READERS = 16
-"""Clusters that are read at a time: a bucket takes 30 ms an object."""
 
 
 def reaches(world: World) -> list[ClusterReach]:
@@ -32,13 +28,7 @@ def reaches_of(clusters: Sequence[str], committed: Revision, in_force: InForce, 
     """What is released in each of these clusters, where this revision is the newest. One that a person rejected does not wait."""
     newest = 0 if world.revisions.rejection(committed.number) else committed.number
 
-    def reach(cluster: str) -> ClusterReach:
-        return _reach(cluster, in_force, newest, committed.about.at)
-
-    if len(clusters) == 1:
-        return [reach(clusters[0])]
-    with ThreadPoolExecutor(READERS) as readers:
-        return list(readers.map(reach, clusters))
+    return world.workers.each(lambda cluster: _reach(cluster, in_force, newest, committed.about.at), clusters)
 
 
 def _reach(cluster: str, in_force: InForce, newest: int, since: datetime) -> ClusterReach:
