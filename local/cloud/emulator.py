@@ -33,6 +33,10 @@ class EmulatorMissing(Exception):
     """No emulator or no Java here; the message says how to get it."""
 
 
+PORTS_TRIED = 5
+"""Free ports that are tried where none was named."""
+
+
 def find_jar() -> Path:
     """`PUBSUB_EMULATOR_JAR`, else the newest jar in the Google Cloud SDK. Raises EmulatorMissing."""
     named = os.environ.get("PUBSUB_EMULATOR_JAR")
@@ -72,18 +76,28 @@ class Emulator:
         java = shutil.which("java")
         if java is None:
             raise EmulatorMissing("the Pub/Sub emulator needs Java 11 or later: no `java` on the PATH")
-        self.host = f"127.0.0.1:{port or free_port()}"
         archive = cache_folder() / f"{jar.stem}.jsa"
         archive.parent.mkdir(parents=True, exist_ok=True)
         self._new_archive = None if archive.exists() else archive.with_suffix(f".{os.getpid()}.new")
         self._archive = archive
         share = f"-XX:ArchiveClassesAtExit={self._new_archive}" if self._new_archive else f"-XX:SharedArchiveFile={archive}"
         flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", share]
-        chosen = self.host.rpartition(":")[2]
-        self._process = tethered([java, *flags, "-jar", str(jar), "--host=127.0.0.1", f"--port={chosen}"])
+        self._command = [java, *flags, "-jar", str(jar), "--host=127.0.0.1"]
+        for attempt in range(PORTS_TRIED):
+            try:
+                self._start(port or free_port())
+                return
+            except EmulatorMissing as missing:
+                taken = "Address already in use" in str(missing)  # a free port is anybody's until it is listened on
+                if port or not taken or attempt + 1 == PORTS_TRIED:
+                    raise
+
+    def _start(self, port: int) -> None:
+        self.host = f"127.0.0.1:{port}"
+        self._process = tethered([*self._command, f"--port={port}"])
         self._listens = threading.Event()
         self._last: list[str] = []
-        threading.Thread(target=self._follow, args=(chosen,), name="emulator", daemon=True).start()
+        threading.Thread(target=self._follow, args=(str(port),), name="emulator", daemon=True).start()
         self._wait()
 
     def _follow(self, port: str) -> None:

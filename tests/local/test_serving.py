@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from local.cloud import emulator as emulators
 from local.cloud import processes, server
 from local.cloud.emulated import RealCloud, serve_pubsub
 from local.cloud.emulator import Emulator, EmulatorMissing, free_port
@@ -260,6 +261,16 @@ def test_who_serves_is_the_caller_whatever_a_header_says() -> None:
 
     Guard(app, "ada")({"HTTP_HOST": "localhost", "HTTP_REMOTE_USER": "mallory", "HTTP_AUTHORIZATION": "Bearer x.y.z"}, lambda *_: None)
     assert seen == ["ada"]
+
+
+@pytest.mark.real
+def test_an_emulator_whose_free_port_was_taken_meanwhile_takes_another(emulator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = [taken.getsockname()[1], free_port()]
+        monkeypatch.setattr(emulators, "free_port", iter([*ports]).__next__)
+        started = Emulator()
+    started.stop()
+    assert started.host == f"127.0.0.1:{ports[1]}"
 
 
 def test_a_free_port_is_free() -> None:

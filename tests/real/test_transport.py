@@ -54,7 +54,9 @@ def test_a_thousand_real_nodes_end_right_although_a_process_is_killed_midway(
 ) -> None:
     real_fleet.fill([f"node-{number:04}" for number in range(NODES)])
     before = {node.name: dict(node.labels) for node in real_cluster.nodes()}
-    settings = Settings(store=f"file:{tmp_path}", cluster=f"kubeconfig:{kube.kubeconfig()}", project=new_project(), topic_prefix="e2e-")
+    reached = f"kubeconfig:{kube.kubeconfig()}"
+    slowly = {"writes_per_second": 40}  # so that it is still at work when it is killed, however busy the machine
+    settings = Settings(store=f"file:{tmp_path}", cluster=reached, project=new_project(), topic_prefix="e2e-", **slowly)
     world: World = build(settings, NoBus())
     world.revisions.stage("site", [Source("site.yaml", POLICY.encode())], "an operator", world.clock())
     world.revisions.commit("an operator", world.clock())
@@ -67,7 +69,7 @@ def test_a_thousand_real_nodes_end_right_although_a_process_is_killed_midway(
         cloud.functions["node_apply"].kill()
         (action,) = world.actions.ids()
         assert world.actions.outcome(action) is None, "it was over before the process was killed"
-        until(lambda: world.actions.announced(action), 120)
+        until(lambda: world.actions.announced(action), 300)
         until(cloud.pump.idle, 60)  # type: ignore[union-attr]
         notice, *repeats = pulled(notices, 1)
         assert cloud.functions["node_apply"].restarts == 1
