@@ -22,11 +22,13 @@ from shared.ledger.actions import Actions
 from shared.ledger.losses import Losses
 from shared.ledger.pauses import Pauses
 from shared.ledger.releases import Releases
-from shared.ledger.revisions import Revision, Revisions
+from shared.ledger.revisions import Revisions
 from shared.ports import OWNER, Bus, Cluster, ObjectStore, OneByOne, Owner, Refused, Workers, in_time
 
 if TYPE_CHECKING:
+    from shared.domain.labels.policies import Policies
     from shared.ledger.fleets import Fleets, Opener
+    from shared.ledger.revisions import Revision
     from shared.ledger.rollouts import Rollouts
 
 KUBECTL = "kubectl:"
@@ -44,6 +46,13 @@ class Declaring(Protocol):
 
     @property
     def clusters(self) -> Mapping[str, Access | Outdated]: ...
+
+
+class Labelled(Declaring, Protocol):
+    """Documents that say how clusters are labelled, too."""
+
+    @property
+    def policies(self) -> Policies: ...
 
 
 class SettingsError(Exception):
@@ -266,7 +275,7 @@ class World:
             return self.opened(name, declared[name])
         return self.open_cluster(access_from_url(self.settings.cluster), name)
 
-    def labelled_clusters(self, revision: Revision) -> dict[str, dict[str, str]]:
+    def labelled_clusters(self, revision: Labelled) -> dict[str, dict[str, str]]:
         """Every cluster that a document or a setting declares, with its labels."""
         labels = revision.policies.cluster_labels
         return {name: labels.get(name, {}) for name in revision.clusters} | ({"default": {}} if self.settings.cluster else {})

@@ -16,6 +16,7 @@ from functions.api.identity import who
 from shared import wiring
 from shared.domain.documents.reading import DocumentsRefused, Source, as_stream, kept_name
 from shared.domain.labels.impact import Accepting, RevisionImpact
+from shared.domain.rollouts.on_commit import OnCommit
 from shared.ledger.revisions import COLLECTION, Revisions, Staged, sources_of
 from shared.work.commits import commit as commit_staged
 from shared.work.commits import would_commit
@@ -91,6 +92,8 @@ class CommittedBody(Status):
 
     revision: int | None
     impact: RevisionImpact | None = None
+    rollouts: list[OnCommit] = Field(default_factory=list)
+    """What starts with it (of a dry run: would start): Rollout documents with `start: onCommit`."""
 
 
 class CollectionStatus(BaseModel):
@@ -233,13 +236,13 @@ def commit(query: CommitQuery) -> Response:
     impact: RevisionImpact | None
     if query.dryrun:
         would = would_commit(world, world.clock(), query)
-        number, warnings, impact = None, would.warnings, would.impact
+        number, warnings, impact, rollouts = None, would.warnings, would.impact, would.rollouts
     else:
-        revision, warnings = commit_staged(world, who(), world.clock(), message=query.message, source=query.source, accepting=query)
-        number, impact = revision.number, revision.about.impact
+        made = commit_staged(world, who(), world.clock(), message=query.message, source=query.source, accepting=query)
+        number, warnings, impact, rollouts = made.revision.number, made.warnings, made.revision.about.impact, made.rollouts
     message = f"revision {number} committed" if number else "valid; nothing committed (dryrun)"
     listed = [*(said_of(warning, error=False) for warning in warnings), *_beyond(impact)]
-    return send(CommittedBody(**dict(success(message, "Validation", 200, listed)), revision=number, impact=impact))
+    return send(CommittedBody(**dict(success(message, "Validation", 200, listed)), revision=number, impact=impact, rollouts=rollouts))
 
 
 def _beyond(impact: RevisionImpact | None) -> list[Said]:

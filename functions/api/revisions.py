@@ -16,6 +16,7 @@ from shared import wiring
 from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting, NodeCount, RevisionImpact
 from shared.domain.labels.reach import ReleasedIn, whereabouts
+from shared.domain.rollouts.on_commit import OnCommit
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import TAG, Committed, Revisions
 from shared.work.commits import restore as restore_revision
@@ -111,6 +112,8 @@ class RestoredBody(RevisionBody):
     """A revision that restores an earlier one, and those that were taken back with it."""
 
     rejected: list[int]
+    rollouts: list[OnCommit] = []
+    """What starts with it: Rollout documents with `start: onCommit`."""
 
 
 class FileBody(BaseModel):
@@ -224,8 +227,9 @@ def restore(path: RevisionPath, query: RestoreQuery) -> Response:
     """
     world = wiring.world()
     given = {"message": query.message, "source": query.source}
-    revision, rejected = restore_revision(path.revision, world, who(), world.clock(), **given, accepting=query)
-    return send(RestoredBody.model_validate(_tagged(revision.about, world.revisions) | {"rejected": rejected}), 201)
+    made = restore_revision(path.revision, world, who(), world.clock(), **given, accepting=query)
+    also = {"rejected": made.rejected, "rollouts": made.rollouts}
+    return send(RestoredBody.model_validate(_tagged(made.revision.about, world.revisions) | also), 201)
 
 
 @routes.post("/revisions/<revision>/acceptances", responses=answers(201, AcceptedList, 404, body=True))

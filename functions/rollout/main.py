@@ -22,7 +22,7 @@ from shared.ledger.records import RecordUnreadable
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, Notice, RelabelRequest, RolloutStep
 from shared.work.health import Looks, look, with_baseline
-from shared.work.rollouts import facts_of, place, settle
+from shared.work.rollouts import busy, entered, facts_of, place, settle
 from shared.world import World
 
 REMINDERS = (0, 1, 7)
@@ -53,12 +53,11 @@ def rollout(event: CloudEvent) -> None:
 def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False) -> str:
     """Take one rollout as far as it goes now. Raises what the store, the bus and a cluster raise, where later may help."""
     if step.rollout is None:
-        return fan_out(world)
+        return fan_out(world, now)
     world = world.within(world.time_left())
     progress = world.rollouts.get(step.rollout)
-    for cluster in sorted(progress.clusters.keys() - progress.placed.keys()):
-        if progress.phase == "running":
-            progress = place(progress.id, cluster, world, now, last=last)
+    if not busy(progress, world):
+        progress = placed(entered(progress, world, now), world, now, last=last)
     looks = Looks(world)
     progress, facts = look(progress, facts_of(progress, world, now), looks, world, now)
     while (further := stepped(progress.id, facts, looks, world, now)) != progress:
@@ -70,8 +69,19 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
     return tell(progress, facts, world, now)
 
 
-def fan_out(world: World) -> str:
-    """Look at every rollout that has not ended, each by a message of its own."""
+def placed(progress: Progress, world: World, now: datetime, *, last: bool) -> Progress:
+    """The rollout with every node of its clusters in a stage."""
+    for cluster in sorted(progress.clusters.keys() - progress.placed.keys()):
+        if progress.phase == "running":
+            progress = place(progress.id, cluster, world, now, last=last)
+    return progress
+
+
+def fan_out(world: World, now: datetime) -> str:
+    """Look at every rollout that has not ended, each by a message of its own; start what the newest commit should have started."""
+    from shared.work.on_commit import catch_up  # the steps of rollouts start none
+
+    catch_up(world, now)
     waiting = world.rollouts.open()
     if waiting:
         world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=each).outgoing() for each in waiting])

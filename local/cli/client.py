@@ -23,6 +23,7 @@ from local.cli.output import Failure
 from local.cli.service import (
     ActionSummary,
     CommittedDocuments,
+    CommittedSummary,
     ListedRevision,
     Listing,
     Progress,
@@ -37,6 +38,7 @@ from shared.domain.labels.comparison import RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.rollouts.on_commit import OnCommit
 from shared.domain.rollouts.progress import WrongPhase
 from shared.domain.site import DeclaredSite, load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
@@ -385,6 +387,7 @@ class CommitAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore")
     revision: int | None
     impact: RevisionImpact | None = None
+    rollouts: list[OnCommit] = []
     details: ErrorDetails
 
     @property
@@ -408,14 +411,15 @@ class ServerDocuments:
 
     def would_commit(self, now: datetime, accept: Accepting) -> WouldCommit:
         answer = self._http.call("POST", f"/commitconfigdocs?{urlencode({'dryrun': 'true', **accept.accepting()})}", CommitAnswer)
-        return WouldCommit(answer.warnings, answer.impact or RevisionImpact())
+        return WouldCommit(answer.warnings, answer.impact or RevisionImpact(), answer.rollouts)
 
-    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[RevisionSummary, list[Problem]]:
+    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[CommittedSummary, list[Problem]]:
         given = urlencode({"message": message, "source": source, **accept.accepting()})
         answer = self._http.call("POST", f"/commitconfigdocs?{given}", CommitAnswer)
         if answer.revision is None:
             raise Failure("NotHullmark", "the server treated the commit as a dry run")
-        return self.get(answer.revision).about, answer.warnings
+        about = self.get(answer.revision).about
+        return CommittedSummary(**dict(about), rollouts=answer.rollouts), answer.warnings
 
     def restore(self, number: int, now: datetime, message: str, source: str, accept: Accepting) -> RestoredSummary:
         why = urlencode({"message": message, "source": source, **accept.accepting()})

@@ -12,7 +12,7 @@ import click
 from local.cli.cloud import service
 from local.cli.inputs import accept_options, documents_option, now_option, read_collection, read_files, record_now_option
 from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
-from local.cli.service import RevisionSummary
+from local.cli.service import CommittedSummary, RevisionSummary
 from shared.domain.documents.reading import Problem, as_stream
 from shared.domain.labels.comparison import KeyDifference, RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact, in_words
@@ -113,9 +113,11 @@ def commit(dry_run: bool, message: str, source: str, now: datetime, form: str, *
             "valid": True,
             "revision": None,
             "impact": would.impact.model_dump(mode="json"),
+            "rollouts": [each.model_dump(mode="json") for each in would.rollouts],
             "warnings": [problem_json(warning) for warning in would.warnings],
         }
-        emit(form, answer, lambda: ["valid; dry run, nothing committed", *impact_lines(would.impact)])
+        lines = ["valid; dry run, nothing committed", *impact_lines(would.impact), *map(str, would.rollouts)]
+        emit(form, answer, lambda: lines)
         _warn_of_limits(would.impact)
         return
     revision, warnings = service().documents.commit(now, message, source, accept)
@@ -139,7 +141,8 @@ def restore(number: int, message: str, source: str, now: datetime, form: str, **
     if restored.rejected:
         numbers = ", ".join(map(str, restored.rejected))
         click.echo(f"rejected: {numbers}; no action releases a rejected revision until `hullmark documents untag N rejected`", err=True)
-    click.echo("nodes keep what is released to them until they are relabelled: `hullmark relabel --all`", err=True)
+    if not any(each.id for each in restored.rollouts):
+        click.echo("nodes keep what is released to them until they are relabelled: `hullmark relabel --all`", err=True)
 
 
 def _warn(warnings: Iterable[Problem]) -> None:
@@ -147,11 +150,12 @@ def _warn(warnings: Iterable[Problem]) -> None:
         click.echo(f"warning: {line}", err=True)
 
 
-def _emit_committed(form: str, revision: RevisionSummary) -> None:
+def _emit_committed(form: str, revision: CommittedSummary) -> None:
     counts = f"{revision.documents} documents in {len(revision.collections)} collection(s)"
     answer = {"revision": revision.number, **revision.model_dump(mode="json")}
     said = f"committed revision {revision.number} ({revision.by}): {revision.nodes} nodes named, {counts}"
-    emit(form, answer, lambda: [said, *(impact_lines(revision.impact) if revision.impact else ())])
+    impact = impact_lines(revision.impact) if revision.impact else ()
+    emit(form, answer, lambda: [said, *impact, *map(str, revision.rollouts)])
     if revision.impact:
         _warn_of_limits(revision.impact)
 

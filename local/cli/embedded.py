@@ -16,6 +16,7 @@ from local.cli.service import (
     ActionSummary,
     CollectionSummary,
     CommittedDocuments,
+    CommittedSummary,
     ListedRevision,
     Listing,
     Progress,
@@ -71,7 +72,7 @@ class Embedded:
     @functools.cached_property
     def documents(self) -> EmbeddedDocuments:
         self._left_open()
-        return EmbeddedDocuments(self._world)
+        return EmbeddedDocuments(self._cloud)
 
     @functools.cached_property
     def plans(self) -> EmbeddedPlans:
@@ -193,11 +194,12 @@ class EmbeddedLedger:
 
 
 class EmbeddedDocuments:
-    """Documents in the store."""
+    """Documents in the store. What a commit starts is begun before the command ends."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._revisions = world.revisions
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._world = cloud.world
+        self._revisions = cloud.world.revisions
 
     def stage(self, collection: str, sources: Sequence[Source], now: datetime) -> StagedFiles:
         staged = self._revisions.stage(collection, sources, who(), now)
@@ -210,13 +212,15 @@ class EmbeddedDocuments:
     def would_commit(self, now: datetime, accept: Accepting) -> WouldCommit:
         return commits.would_commit(self._world, now, accept)
 
-    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[RevisionSummary, list[Problem]]:
-        revision, warnings = commits.commit(self._world, who(), now, message=message, source=source, accepting=accept)
-        return self._summary(revision.about), warnings
+    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[CommittedSummary, list[Problem]]:
+        made = commits.commit(self._world, who(), now, message=message, source=source, accepting=accept)
+        self._cloud.drain()
+        return CommittedSummary(**dict(self._summary(made.revision.about)), rollouts=made.rollouts), made.warnings
 
     def restore(self, number: int, now: datetime, message: str, source: str, accept: Accepting) -> RestoredSummary:
-        revision, rejected = commits.restore(number, self._world, who(), now, message=message, source=source, accepting=accept)
-        return RestoredSummary(**dict(self._summary(revision.about)), rejected=rejected)
+        made = commits.restore(number, self._world, who(), now, message=message, source=source, accepting=accept)
+        self._cloud.drain()
+        return RestoredSummary(**dict(self._summary(made.revision.about)), rejected=made.rejected, rollouts=made.rollouts)
 
     def list(self, limit: int) -> Listing:
         listed = self._revisions.listed(limit)

@@ -20,6 +20,7 @@ from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.reach import Whereabouts
+from shared.domain.rollouts.on_commit import OnCommit
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
 from shared.domain.versions.groups import EVERYTHING, DecisionFilter
 from shared.messages import RelabelRequest
@@ -144,7 +145,13 @@ class RevisionSummary(BaseModel):
         return moment.isoformat()
 
 
-class RestoredSummary(RevisionSummary):
+class CommittedSummary(RevisionSummary):
+    """A revision that was committed just now, and what starts with it."""
+
+    rollouts: list[OnCommit] = []
+
+
+class RestoredSummary(CommittedSummary):
     """A revision that restores an earlier one, and the numbers of those that were rejected with it."""
 
     rejected: list[int] = []
@@ -199,7 +206,7 @@ class Documents(Protocol):
         """The warnings and the impact that a commit would have now. Raises what it would raise."""
         ...
 
-    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[RevisionSummary, list[Problem]]:
+    def commit(self, now: datetime, message: str, source: str, accept: Accepting) -> tuple[CommittedSummary, list[Problem]]:
         """Make the next revision; it and its warnings. Raises NothingStaged and DocumentsRefused."""
         ...
 

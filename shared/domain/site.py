@@ -168,7 +168,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
     problems += shaped.check_conflicts(site)
     problems += shaped.check_secondaries(site.policies.alias_pairs)
     problems += shaped.check_selected(site.policies.alias_pairs)
-    problems += [*shaped.check_rollouts(), *shaped.check_freezes()]
+    problems += [*shaped.check_rollouts(), *shaped.check_starts(site.policies), *shaped.check_freezes()]
     site.warnings += _misspelt_fields(site)
     site.warnings += [*shaped.unknown_clusters(), *shaped.needless_permissions(), *shaped.reconciled_keys()]
     order = {source.file: number for number, source in enumerate(sources)}
@@ -353,6 +353,20 @@ class _Shaped:
                 yield from _selector_problems(document, (*path, "nodes"), stage.nodes)
                 if stage.clusters:
                     yield from _match_labels_problems(document, (*path, "clusters"), stage.clusters.match_labels)
+
+    def check_starts(self, policies: Policies) -> Iterator[Problem]:
+        """Of the rollouts that start with a commit, one at most for each cluster."""
+        clusters = {name: policies.cluster_labels.get(name, {}) for name in policies.clusters} or {"default": {}}
+        first: dict[tuple[str, str], str] = {}
+        for document, model in self.written(Rollout):
+            spec = model.spec
+            meant = [name for name, labels in clusters.items() if spec.clusters is None or spec.clusters.means(name, labels)]
+            for cluster in meant if spec.start == "onCommit" else ():
+                other = first.setdefault((cluster, spec.change), model.title)
+                if other != model.title:
+                    message = f"{other} starts with each commit in cluster {cluster} already: one of them has to be `start: manual`"
+                    yield document.problem(("spec", "start"), "Invalid", message)
+                    break
 
     def check_freezes(self) -> Iterator[Problem]:
         """Selectors of freezes."""

@@ -131,6 +131,8 @@ class Committed(Record):
     """What it would have done to the clusters' nodes when it was committed; None where nobody looked."""
     label_keys: list[str] | None = None
     """Every key that its design gives to some node; None where they are more than KEYS_LISTED, or an earlier release made the revision."""
+    design: str = ""
+    """A digest of the nodes that it names; empty where an earlier release made the revision."""
     seen: dict[str, str] = Field(default_factory=dict)
     """By collection, the last staged object that this revision or one before it took. What was staged later is not committed yet."""
 
@@ -156,6 +158,14 @@ class Proposal:
     def number(self) -> int:
         """The number that the revision would have."""
         return (self.base.number if self.base else 0) + 1
+
+    @property
+    def design(self) -> str:
+        """A digest of the nodes that the revision would name."""
+        digest = hashlib.sha256()
+        for _, body in _shards(self.site):
+            digest.update(body)
+        return digest.hexdigest()
 
 
 Judge = Callable[[Proposal], RevisionImpact | None]
@@ -464,10 +474,12 @@ class Revisions:
         number, collections, site = proposal.number, proposal.collections, proposal.site
         objects = str(ULID())
         folder = f"revisions/{number:06}/{objects}"
-        names = sorted(site.nodes)
-        shards = [names[start : start + NODES_PER_SHARD] for start in range(0, len(names), NODES_PER_SHARD)]
-        for index, shard in enumerate(shards):
-            self._store.create(f"{folder}/nodes/{index:05}.json", _json({name: site.nodes[name].to_json() for name in shard}))
+        bounds: list[str] = []
+        design = hashlib.sha256()
+        for index, (first, body) in enumerate(_shards(site)):
+            bounds.append(first)
+            design.update(body)
+            self._store.create(f"{folder}/nodes/{index:05}.json", body)
         self._store.create(f"{folder}/policies.json", _json(site.policies.to_json()))
         gardener = [document for documents in site.gardener.values() for document in documents]
         self._store.create(
@@ -488,8 +500,9 @@ class Revisions:
             },
             label_keys=_keys_of(site.nodes.values()),
             documents=site.document_count,
-            nodes=len(names),
-            bounds=[shard[0] for shard in shards],
+            nodes=len(site.nodes),
+            bounds=bounds,
+            design=design.hexdigest(),
         )
 
     # reading
@@ -620,6 +633,13 @@ def _same_names(collection: str, sources: Iterable[Source]) -> list[Problem]:
     )
     names = Counter(source.file for source in sources)
     return [Problem(name, 0, "", "", "Duplicate", said) for name, count in sorted(names.items()) if count > 1]
+
+
+def _shards(site: Site) -> Iterator[tuple[str, bytes]]:
+    """The nodes of a site in pieces, in order of their names: the first name of each, and its bytes."""
+    names = sorted(site.nodes)
+    for start in range(0, len(names), NODES_PER_SHARD):
+        yield names[start], _json({name: site.nodes[name].to_json() for name in names[start : start + NODES_PER_SHARD]})
 
 
 def _keys_of(nodes: Iterable[DesignNode]) -> list[str] | None:

@@ -3,6 +3,7 @@
 rollouts/<id>/<n>.json   the state after the n-th change: a person's word, an opening, an end; n has no gaps
 rollout-heads/<id>/<n>   a hint that it happened
 rollouts/<id>/asked/<digest>.json   the impact that an approval names by its digest
+rollouts-begun/<n>       whatever starts with the commit of revision n has started, or need not
 open-rollouts/<id>       there while something may still happen by itself
 
 An opening is written here before anything is sent, and so is a pause: nothing opens once somebody was answered that a rollout is paused.
@@ -122,6 +123,14 @@ class Rollouts:
                 continue
         return found
 
+    def begun_with(self, revision: int) -> bool:
+        """Whether what starts with the commit of a revision has started, or need not."""
+        return self._store.get(_begun_key(revision)) is not None
+
+    def mark_begun(self, revision: int) -> None:
+        """Whoever looks from now on starts nothing with the commit of this revision."""
+        self._store.create(_begun_key(revision), b"")
+
     def ids(self) -> list[str]:
         """Every rollout's id, oldest first."""
         return sorted(self._store.folders("rollouts/"))
@@ -155,6 +164,10 @@ class Rollouts:
 
     def _chain(self, rollout: str) -> Chain:
         return Chain(self._store, f"rollouts/{rollout}/", f"rollout-heads/{rollout}/")
+
+
+def _begun_key(revision: int) -> str:
+    return f"rollouts-begun/{revision:06}"
 
 
 def _asked_key(rollout: str, digest: str) -> str:

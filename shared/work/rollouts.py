@@ -43,7 +43,7 @@ from shared.ports import BusError, Cluster, ClusterError, Unavailable
 from shared.work.holds import held
 from shared.work.intake import NO_REVISION, ROLLOUT_RUNNING, Refusal, Rejected
 from shared.work.planning import everything
-from shared.world import World
+from shared.world import Labelled, World
 
 NOTHING_ACCEPTED = Accepting()
 Control = Literal["approve", "pause", "resume", "abort", "revert", "retry"]
@@ -163,19 +163,8 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
     said = Said("start", by, now)
     for cluster, released in clusters.items():
         _refuse_where_busy(cluster, released, revision, world)
-    progress = Progress(
-        id=str(ULID()),
-        name=name,
-        revision=revision.number,
-        said=said,
-        started=said,
-        stages=[_stage(stage) for stage in stages_of(spec)],
-        failed=spec.stop_when.failed,
-        revert_on_stop=spec.on_stop == "revert",
-        clusters={cluster: released.k for cluster, released in clusters.items()},
-        accepted=accept.accepting(),
-        nodes_ready=spec.health.nodes_ready,
-    )
+    progress = begin(str(ULID()), name, spec, revision.number, said, {cluster: released.k for cluster, released in clusters.items()})
+    progress = structs.replace(progress, on_commit=False, accepted=accept.accepting())
     there = _under_way(clusters, world, skip_unreadable=supersede)
     if closing := next((other for other in there if other.pending in ("finish", "revert")), None):
         raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {closing.id} is just being {_CLOSING[closing.pending]}: try again in a minute"))
@@ -190,6 +179,23 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
     _refuse_if_overtaken(progress, by, world, now)
     nudge(progress.id, world)
     return progress
+
+
+def begin(rollout: str, name: str, spec: RolloutSpec, revision: int, said: Said, clusters: dict[str, int]) -> Progress:
+    """A rollout as a commit starts it: it has begun in no cluster yet. `clusters`: with the number of the newest release there."""
+    return Progress(
+        id=rollout,
+        name=name,
+        revision=revision,
+        said=said,
+        started=said,
+        stages=[_stage(stage) for stage in stages_of(spec)],
+        failed=spec.stop_when.failed,
+        revert_on_stop=spec.on_stop == "revert",
+        clusters=clusters,
+        nodes_ready=spec.health.nodes_ready,
+        on_commit=True,
+    )
 
 
 _CLOSING = {"finish": "finished", "revert": "reverted"}
@@ -240,11 +246,16 @@ def _stage(spec: StageSpec) -> Stage:
     return Stage(spec.name, seconds(spec.soak), spec.approval == "before", spec.approval == "after", spec.max_in_flight)
 
 
+def clusters_meant(spec: RolloutSpec, declared: Labelled, world: World) -> list[str]:
+    """The clusters of these documents, and of the settings, that a rollout goes to."""
+    known = world.labelled_clusters(declared)
+    return sorted(name for name, labels in known.items() if spec.clusters is None or spec.clusters.means(name, labels))
+
+
 def _clusters(spec: RolloutSpec, revision: Revision, world: World) -> list[str]:
-    known = world.labelled_clusters(revision)
-    meant = sorted(name for name, labels in known.items() if spec.clusters is None or spec.clusters.means(name, labels))
+    meant = clusters_meant(spec, revision, world)
     if not meant:
-        there = ", ".join(sorted(known)) or "none"
+        there = ", ".join(sorted(world.labelled_clusters(revision))) or "none"
         raise Rejected(Refusal("ClusterUnknown", f"the rollout means no cluster of revision {revision.number} (there: {there})"))
     return meant
 
@@ -255,6 +266,53 @@ def _refuse_where_busy(cluster: str, released: Released, revision: Revision, wor
         raise Rejected(Refusal("NewerReleased", f"rollout {way.rollout} has brought revision {way.revision} to nodes of cluster {cluster}"))
     if about.base_action and not world.has_ended(about.base_action):
         raise Rejected(Refusal("ActionRunning", f"action {about.base_action} still works on cluster {cluster}: wait for it, or stop it"))
+
+
+def entered(progress: Progress, world: World, now: datetime) -> Progress:
+    """A rollout that a commit started, once it has taken the place of those that are on their way where it goes; or has given way to a
+    newer one. It stays paused where it takes the place of one that a person paused.
+    """
+    if not progress.on_commit or progress.phase != "running" or not progress.clusters.keys() - progress.placed.keys():
+        return progress
+    states = {cluster: world.releases.head(cluster) for cluster in progress.clusters}
+    others = [other for other in _under_way(states, world, skip_unreadable=True) if other.id != progress.id and other.unfinished]
+    for other in others:
+        if _goes_first(other, progress):
+            _supersede(progress, other.id, progress.started.by, world, now)
+            return world.rollouts.get(progress.id)
+    for other in others:
+        progress = world.rollouts.change(progress.id, lambda state, other=other: _in_place_of(state, other))  # type: ignore[misc]
+        _supersede(other, progress.id, progress.started.by, world, now)
+    return progress
+
+
+def _goes_first(other: Progress, progress: Progress) -> bool:
+    """Whether another rollout stays: it brings something newer, or the same and a person started it."""
+    if other.revision != progress.revision:
+        return other.revision > progress.revision
+    return not other.on_commit or other.name < progress.name
+
+
+def _in_place_of(state: Progress, other: Progress) -> Progress:
+    if other.id in state.replaces:
+        return state
+    state = structs.replace(state, replaces=[*state.replaces, other.id])
+    if other.phase != "paused" or state.phase != "running":
+        return state
+    return given(state, structs.replace(other.said, message=f"{other.said.message} (said of rollout {other.id}, whose place it took)"))
+
+
+def busy(progress: Progress, world: World) -> str:
+    """Why a rollout that a commit started can't begin yet; empty where it can."""
+    if not progress.on_commit or progress.phase != "running":
+        return ""
+    states = {cluster: world.releases.head(cluster) for cluster in progress.clusters.keys() - progress.placed.keys()}
+    for cluster, released in sorted(states.items()):
+        if (action := released.about.base_action) and not world.has_ended(action):
+            return f"action {action} still works on cluster {cluster}: it begins when that has ended"
+    there = _under_way(states, world, skip_unreadable=True) if states else []
+    closing = next((other for other in there if other.pending in ("finish", "revert")), None)
+    return f"rollout {closing.id} is just being {_CLOSING[closing.pending]}" if closing else ""
 
 
 def _supersede(other: Progress, by_rollout: str, by: str, world: World, now: datetime) -> None:
@@ -326,7 +384,8 @@ def _asked_for(state: Progress, facts: Facts, stage: str, said: Said) -> tuple[i
 def facts_of(progress: Progress, world: World, now: datetime) -> Facts:
     """What became of the batches: one read for each that is not known to have ended."""
     open_ = [batch for batch in progress.batches if batch.fact is None]
-    return Facts({batch.action: fact for batch in open_ if (fact := _fact(batch, world, now))}, _held(progress, world, now))
+    found = {batch.action: fact for batch in open_ if (fact := _fact(batch, world, now))}
+    return Facts(found, _held(progress, world, now), busy=busy(progress, world))
 
 
 def _held(progress: Progress, world: World, now: datetime) -> Hold | None:

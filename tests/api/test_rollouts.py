@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.api.conftest import FrontDoor
 from tests.rollouts.rolling import a_rollout
@@ -85,3 +86,24 @@ def test_the_action_of_a_batch_is_steered_with_its_rollout(door: FrontDoor) -> N
     action = door.get(f"/v1.0/rollouts/{rollout}").json["stages"][0]["actions"][0]
     answer = door.post(f"/v1.0/actions/{action}/control/retry")
     assert (answer.status_code, "belongs to a rollout" in answer.json["reason"]) == (409, True)
+
+
+def test_a_commit_names_the_rollout_that_it_starts_and_a_dry_run_the_one_that_it_would(door: FrontDoor) -> None:
+    documents = (a_policy("tiers", {}, {"tier": "newest"}), a_rollout(CANARY, start="onCommit"))
+    door.post("/v1.0/configdocs/site", data=yaml.safe_dump_all(documents), content_type="application/x-yaml")
+    would = door.post("/v1.0/commitconfigdocs?dryrun=true").json["rollouts"]
+    assert [(each["name"], each["id"], each["clusters"]) for each in would] == [("careful", "", ["default"])]
+
+    (started,) = door.post("/v1.0/commitconfigdocs").json["rollouts"]
+    door.cloud.drain()
+    assert door.get(f"/v1.0/rollouts/{started['id']}").json["reason"] == "AwaitingApproval"
+    assert (door.labels("n1"), door.labels("n2")) == ({"tier": "newest"}, {"tier": "old"})
+
+
+def test_a_restore_names_the_rollout_that_it_starts(door: FrontDoor) -> None:
+    documents = (a_policy("tiers", {}, {"tier": "newest"}), a_rollout(CANARY, start="onCommit"))
+    door.commits(*documents, adopted=False)
+    door.commits(a_policy("tiers", {}, {"tier": "wrong"}), adopted=False)
+    restored = door.post("/v1.0/revisions/3/restore").json
+    assert restored["rejected"] == [4]
+    assert door.get(f"/v1.0/rollouts/{restored['rollouts'][0]['id']}").json["revision"] == 5

@@ -57,6 +57,22 @@ def test_a_rollout_is_taken_back_and_its_revision_is_rejected(cluster: Hullmark)
     assert cluster("rollout", "watch", rollout).code == 3
 
 
+def test_a_merge_to_main_is_the_whole_workflow(cluster: Hullmark, site: Site) -> None:
+    cluster("documents", "stage", "-f", site(a_policy("racks", {}, {"rack": "r3"}), a_rollout(*STAGES, start="onCommit")))
+    dry = cluster("documents", "commit", "--dry-run", "-o", "json").json
+    assert [(each["name"], each["id"]) for each in dry["rollouts"]] == [("careful", "")]
+    assert set(racks(cluster).values()) == {"r1"}
+
+    (started,) = cluster("documents", "commit", "-o", "json").json["rollouts"]
+    assert racks(cluster) == {"n1": "r3", "n2": "r1", "n3": "r1"}
+    assert cluster("rollout", "approve", started["id"], "canary").code == 0
+    assert cluster("rollout", "watch", started["id"]).code == 0
+    assert set(racks(cluster).values()) == {"r3"}
+
+    cluster("documents", "stage", "-f", site(a_policy("racks", {}, {"rack": "r3"}), a_rollout(start="onCommit")))
+    assert "rollout careful to default does not start (NothingToRelease)" in cluster("documents", "commit").out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -57,7 +57,7 @@ class Site(FrontDoor):
 
     def commits_it(self, **accepting: int) -> Any:
         """Commit what is staged; what it would do."""
-        revision, _ = commit(self.world, "ada", self.now, accepting=Accepting.model_validate(accepting))
+        revision = commit(self.world, "ada", self.now, accepting=Accepting.model_validate(accepting)).revision
         return revision.about.impact
 
     def carried(self) -> dict[str, dict[str, str]]:

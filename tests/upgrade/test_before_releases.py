@@ -103,7 +103,7 @@ def test_labels_are_put_on_a_node_and_kept(old: Fleet) -> None:
 
 
 def test_a_revision_of_then_is_restored_and_released(old: Fleet) -> None:
-    revision, rejected = restore(1, old.world, "ada", old.now)
+    revision, rejected, _ = restore(1, old.world, "ada", old.now)
     assert (revision.number, rejected) == (4, [2, 3])
     assert old.ended(old.relabels()).result == "success"
     assert labels(old) == {"n1": {"accelerator": "hopper", **FIRST}, "n2": FIRST, "n3": FIRST, "n4": {}}

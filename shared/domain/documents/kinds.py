@@ -296,6 +296,7 @@ class RolloutSpec(StrictModel):
 
     change: Literal["labels"] = "labels"
     clusters: ClusterMatch | None = None
+    start: Literal["manual", "onCommit"] = "manual"
     stages: list[StageSpec] = []
     stop_when: StopWhen = StopWhen()
     on_stop: Literal["pause", "revert"] = "pause"

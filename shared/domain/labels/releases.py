@@ -267,7 +267,9 @@ def _older(mark: Mark, act: Act) -> bool:
 
 
 def begun(state: State, k: int, rollout: str, revision: int) -> State:
-    """A rollout begins: it has reached no node yet, and keeps what one before it has reached."""
+    """A rollout begins: it has reached no node yet, and keeps what one before it has reached. None begins on top of a newer revision's."""
+    if state.next is not None and state.next.revision > revision:
+        return state
     way = Next(rollout, revision, began=k, k=k, before=state.next)
     return msgspec.structs.replace(state, next=way)
 

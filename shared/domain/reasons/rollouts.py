@@ -67,7 +67,20 @@ ROLLOUTS = Group(
             "a rollout is on its way in the cluster, and the request would overtake it",
             "wait for it, or end it: `hullmark rollout abort ID` or `revert ID`; a newer rollout may take its place with `--supersede`",
         ),
-        "ActionRunning": Reason("a site action still works on the cluster", "wait until it has ended, or stop it"),
+        "ActionRunning": Reason(
+            "a site action still works on the cluster, or another rollout is just being closed", "wait until it has ended, or stop it"
+        ),
+        "NoClusterMeant": Reason(
+            "a Rollout with `start: onCommit` does not start: its `clusters` mean none of the documents' clusters", "correct its `clusters`"
+        ),
+        "NothingToRelease": Reason(
+            "a Rollout with `start: onCommit` does not start: nothing changes for the nodes of its clusters",
+            "nothing; `hullmark rollout start` starts it all the same",
+        ),
+        "RejectedBefore": Reason(
+            "a Rollout with `start: onCommit` does not start: the documents say what a revision said that was taken back",
+            "correct the documents and commit; `hullmark rollout start` starts it all the same",
+        ),
         "UnknownRollout": Reason("there is no rollout of this id, or it has no such batch", "`hullmark rollout status` lists them"),
         "UnknownRolloutDocument": Reason(
             "the newest revision has no Rollout document of this name", "name one that the message lists, or commit one"

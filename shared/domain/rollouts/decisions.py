@@ -33,6 +33,8 @@ class Facts:
     batches: Mapping[str, Fact] = field(default_factory=dict)
     held: Hold | None = None
     """What holds changes back in a cluster of the rollout."""
+    busy: str = ""
+    """Why it can't begin yet; empty where it can."""
     looked: frozenset[str] | None = None
     """The clusters whose nodes were looked at in this step; None where the last look, as it is kept, is what to go by."""
 
@@ -100,6 +102,8 @@ def _next(rollout: Progress, facts: Facts, now: datetime) -> Decision:
             return Wait(said.reason, said.message, said.at, who=who)
     if facts.held:
         return _harmed(rollout, facts) or Wait(facts.held.reason, facts.held.message, facts.held.since, facts.held.until)
+    if facts.busy:
+        return Wait("ActionRunning", facts.busy, rollout.started.at)
     if unplaced := sorted(set(rollout.clusters) - set(rollout.placed)):
         return Wait("PlacesUnresolved", f"the nodes of cluster {unplaced[0]} are being assigned to stages", rollout.started.at)
     if empty := _empty(rollout):

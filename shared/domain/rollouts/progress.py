@@ -155,6 +155,8 @@ class Progress(msgspec.Struct, frozen=True):
     retried: int = 0
     """Of so many batches, those that failed are tried again."""
     retried_at: datetime | None = None
+    on_commit: bool = False
+    """Whether a commit started it: it takes the place of an older one by itself, once it can begin."""
     replaces: list[str] = []
     """The unfinished rollouts whose place it took."""
     accepted: dict[str, int] = {}
