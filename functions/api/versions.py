@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from flask import Response
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.tag import Tag
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from functions.api.answers import answers, send
+from functions.api.answers import answers, media, send
 from shared import wiring
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
-from shared.domain.versions.groups import DecisionFilter
+from shared.domain.versions.groups import ClusterFilter, DecisionFilter
 
 if TYPE_CHECKING:
     from shared.work.versions import FleetVersions
 
 routes = APIBlueprint("versions", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="versions", description="Versions of the fleet")])
 
+ICS = "text/calendar"
 YEARS = range(1970, 2200)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def _in_reach(moment: datetime) -> datetime:
@@ -30,11 +33,23 @@ def _in_reach(moment: datetime) -> datetime:
     return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
 
 
+def _as_text(given: object) -> object:
+    """A number of seconds is no time that a person means, although a parser takes it for one."""
+    if isinstance(given, str) and not _DATE.match(given):
+        raise ValueError("a time such as 2026-11-21T12:00:00Z")
+    return given
+
+
+Time = Annotated[datetime, BeforeValidator(_as_text), AfterValidator(_in_reach)]
+
+
 class FleetQuery(BaseModel):
     """Which fleet, and when."""
 
     model_config = ConfigDict(extra="ignore")
-    now: Annotated[datetime, AfterValidator(_in_reach)] | None = Field(default=None, description="Decide as if it were this time.")
+    now: Annotated[datetime, BeforeValidator(_as_text), AfterValidator(_in_reach)] | None = Field(
+        default=None, description="Decide as if it were this time."
+    )
     live: bool = Field(default=True, description="Include the live fleets that Cluster documents name; false: the documents alone.")
 
 
@@ -44,8 +59,8 @@ class PlanQuery(DecisionFilter, FleetQuery):
     stays: bool = Field(default=True, description="Include the decisions that leave a version as it is; false: what is due or stuck.")
 
 
-class CalendarQuery(FleetQuery):
-    """How far to look ahead."""
+class CalendarQuery(ClusterFilter, FleetQuery):
+    """Which clusters, and how far to look ahead."""
 
     days: int | None = Field(default=None, ge=1, le=36_500, description="Default: until nothing changes any more.")
 
@@ -86,7 +101,17 @@ def plan_versions(query: PlanQuery) -> Response:
 def show_calendar(query: CalendarQuery) -> Response:
     """Forecast the updates of every cluster, window by window, and those that are stuck."""
     fleet, now = _seen(query)
-    return send(fleet.calendar(now, query.days))
+    return send(fleet.calendar(now, query.days, query))
+
+
+@routes.get("/versions/calendar.ics", responses=answers(200, media(ICS)))
+def subscribe_to_calendar(query: CalendarQuery) -> Response:
+    """Return the forecast as an iCalendar file to subscribe to: entries keep their UIDs from one look to the next."""
+    from shared.domain.versions.ics import calendar_bytes
+
+    fleet, now = _seen(query)
+    coming = fleet.calendar(now, query.days, query)
+    return Response(calendar_bytes(coming.events, now, coming.revision), mimetype=ICS, headers={"Cache-Control": "no-store"})
 
 
 @routes.get("/versions/why/<path:cluster>", responses=answers(200, Explanation, 404))

@@ -42,7 +42,7 @@ from shared.domain.rollouts.on_commit import OnCommit
 from shared.domain.rollouts.progress import WrongPhase
 from shared.domain.site import DeclaredSite, load
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
-from shared.domain.versions.groups import EVERYTHING, DecisionFilter
+from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
 from shared.ledger.rollouts import UnknownRollout
@@ -548,8 +548,9 @@ class ServerVersions:
     def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
         return self._get("/plan", DecisionList, now, stays=str(stays).lower(), **wanted.model_dump(exclude_none=True))
 
-    def calendar(self, now: datetime, days: int | None) -> ForecastList:
-        return self._get("/calendar", ForecastList, now, days=days)
+    def calendar(self, now: datetime, days: int | None, wanted: ClusterFilter = EVERYTHING) -> ForecastList:
+        named = wanted.model_dump(include={*ClusterFilter.model_fields}, exclude_none=True)
+        return self._get("/calendar", ForecastList, now, days=days, **named)
 
     def why(self, cluster: str, now: datetime) -> Explanation:
         return self._get(f"/why/{quote(cluster, safe='')}", Explanation, now)

@@ -22,7 +22,7 @@ from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.reach import Whereabouts
 from shared.domain.rollouts.on_commit import OnCommit
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
-from shared.domain.versions.groups import EVERYTHING, DecisionFilter
+from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
 from shared.work.holds import FreezeList, PauseStatus
@@ -270,8 +270,8 @@ class Versions(Protocol):
         """What is decided now for every cluster that is asked for; `stays`: what stays as it is, too."""
         ...
 
-    def calendar(self, now: datetime, days: int | None) -> ForecastList:
-        """What will happen, so many days ahead or to the day from which nothing changes."""
+    def calendar(self, now: datetime, days: int | None, wanted: ClusterFilter = EVERYTHING) -> ForecastList:
+        """What will happen to the clusters that are asked for, so many days ahead or to the day from which nothing changes."""
         ...
 
     def why(self, cluster: str, now: datetime) -> Explanation:

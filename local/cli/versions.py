@@ -18,7 +18,7 @@ from local.cli.version_plans import plan_lines, why_lines
 from shared.domain.documents.kinds import did_you_mean
 from shared.domain.documents.reading import Document, DocumentsRefused, Source, read
 from shared.domain.versions.answers import ForecastEntry, OfferEntry
-from shared.domain.versions.groups import ANY, NONE, DecisionFilter
+from shared.domain.versions.groups import ANY, NONE, ClusterFilter, DecisionFilter
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import gardener
 
@@ -36,9 +36,18 @@ def live_option(command: F) -> F:
     return click.option("--live", is_flag=True, help=about)(command)
 
 
+def cluster_options(command: F) -> F:
+    """`--cluster`, `--fleet`, `--profile`."""
+    return _options(command, ClusterFilter)
+
+
 def filter_options(command: F) -> F:
     """`--cluster`, `--fleet`, `--profile`, `--kind`, `--reason`, `--held`; `_filter` reads them."""
-    for name, field in reversed(DecisionFilter.model_fields.items()):
+    return _options(command, DecisionFilter)
+
+
+def _options(command: F, criteria: type[ClusterFilter]) -> F:
+    for name, field in reversed(criteria.model_fields.items()):
         command = click.option(f"--{name}", metavar=FILTERS[name], help=f"Only these. {field.description}")(command)
     return command
 
@@ -94,6 +103,7 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, stays: bool, form: s
 @documents_option
 @live_option
 @now_option
+@cluster_options
 @click.option("--days", type=click.IntRange(1, 36_500), help="Days to look ahead. Default: until nothing changes any more.")
 @click.option(
     "-o",
@@ -104,14 +114,14 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, stays: bool, form: s
     show_default=True,
     help="Output format.",
 )
-def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None, form: str) -> int:
+def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None, form: str, **criteria: str | None) -> int:
     """Forecast the updates of every cluster, window by window, and those that are stuck."""
-    events = seen(files, live, now).calendar(now, days)
+    events = seen(files, live, now).calendar(now, days, ClusterFilter.model_validate(criteria))
     _warn(events.unreachable)
     if form == "ics":
-        from local.cli.ics import calendar_bytes
+        from shared.domain.versions.ics import calendar_bytes
 
-        click.echo(calendar_bytes(events.events, now), nl=False)
+        click.echo(calendar_bytes(events.events, now, events.revision), nl=False)
     else:
         emit(form, events.model_dump(mode="json"), lambda: _events(events.events))
     return PENDING if any(not event.stuck for event in events.events) else 0

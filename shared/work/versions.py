@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.explanations import explained
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
-from shared.domain.versions.groups import EVERYTHING, DecisionFilter, grouped, pending
+from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter, event_groups, grouped, pending
 from shared.domain.versions.holding import Holding, nothing_holds
 from shared.domain.versions.plans import Planner, decision_entry, offers_of
 from shared.ledger.fleets import Fleets, fleets_of
@@ -25,17 +26,18 @@ EVENTS = 20
 
 @dataclass(frozen=True)
 class FleetVersions:
-    """The versions of a fleet as it was seen. `unreachable`: why a part of it was not."""
+    """The versions of a fleet as it was seen. `unreachable`: why a part of it was not; `revision`: that of the documents, 0 for files."""
 
     fleet: FleetView
     unreachable: Sequence[str] = ()
+    revision: int = 0
     holding: Holding = nothing_holds
     """What keeps updates back; its freezes are in the windows of `fleet` already."""
 
     @classmethod
-    def of(cls, fleets: Fleets) -> FleetVersions:
+    def of(cls, fleets: Fleets, revision: int = 0) -> FleetVersions:
         """Look at these fleets now."""
-        return cls(fleets.view(), fleets.unreachable)
+        return cls(fleets.view(), fleets.unreachable, revision)
 
     def held_by(self, holds: VersionHolds) -> FleetVersions:
         """The same fleet, with what holds its updates back."""
@@ -48,8 +50,7 @@ class FleetVersions:
 
     def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
         """Show what is decided for the clusters that are asked for, whether their windows are open or not; `stays`: what stays, too."""
-        clusters = [each for each in self.fleet.clusters.values() if wanted.looks_at(each.full_name, each.fleet, each.profile)]
-        plans = Planner(self.fleet, self.holding).plan(now, clusters)
+        plans = Planner(self.fleet, self.holding).plan(now, self._asked(wanted))
         entries = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
         kept = [entry for entry in entries if wanted.keeps(entry)]
         due = pending(kept)
@@ -58,11 +59,14 @@ class FleetVersions:
             decisions=kept if stays else due, unchanged=len(kept) - len(due), groups=groups, unreachable=list(self.unreachable)
         )
 
-    def calendar(self, now: datetime, days: int | None) -> ForecastList:
-        """What will happen to every cluster, so many days ahead or to the day from which nothing changes."""
+    def calendar(self, now: datetime, days: int | None, wanted: ClusterFilter = EVERYTHING) -> ForecastList:
+        """What will happen to the clusters that are asked for, so many days ahead or to the day from which nothing changes."""
         until = None if days is None else now + timedelta(days=days)
-        events = [event_entry(event) for event in forecast(Planner(self.fleet), now, until=until)]
-        return ForecastList(events=events, unreachable=list(self.unreachable))
+        events = [event_entry(event) for event in forecast(Planner(self.fleet), now, self._asked(wanted), until)]
+        return ForecastList(events=events, groups=event_groups(events), revision=self.revision, unreachable=list(self.unreachable))
+
+    def _asked(self, wanted: ClusterFilter) -> list[FleetCluster]:
+        return [each for each in self.fleet.clusters.values() if wanted.looks_at(each.full_name, each.fleet, each.profile)]
 
     def why(self, cluster: str, now: datetime) -> Explanation:
         """Everything about one cluster, named as for FleetView.named. Raises UnknownFleetCluster."""
@@ -81,5 +85,5 @@ def committed_versions(world: World, *, live: bool) -> FleetVersions:
     if revision is None:
         raise Rejected(NO_REVISION)
     declared = revision.policies.clusters if live else {}
-    seen = FleetVersions.of(fleets_of(world.store, revision.gardener, declared, world.open_fleet))
+    seen = FleetVersions.of(fleets_of(world.store, revision.gardener, declared, world.open_fleet), revision.number)
     return seen.held_by(version_holds(seen.fleet.fleets, in_force, world))

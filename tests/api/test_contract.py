@@ -52,6 +52,7 @@ CALLS = {
     "/v1.0/versions": {"get"},
     "/v1.0/versions/plan": {"get"},
     "/v1.0/versions/calendar": {"get"},
+    "/v1.0/versions/calendar.ics": {"get"},
     "/v1.0/versions/why/{cluster}": {"get"},
     "/v1.0/node-labels/{node}": {"get", "put"},
     **{f"{prefix}/{name}": {"get"} for prefix in ("", "/v1.0") for name in ("health", "metrics", "openapi.json")},
@@ -125,7 +126,7 @@ def test_the_document_describes_every_call_and_every_route_is_in_it() -> None:
     document = application().api_doc
     assert {path: set(calls) for path, calls in document["paths"].items()} == CALLS
     served = {re.sub(r"<(?:path:)?(\w+)>", r"{\1}", str(rule)) for rule in application().url_map.iter_rules()}
-    pages = {"/", "/actions/{action}", "/reasons/{code}"}
+    pages = {"/", "/actions/{action}", "/reasons/{code}", "/rollouts/{rollout}", "/rollouts/{rollout}/{verb}"}
     assert served - pages - {"/static/{filename}"} == set(CALLS)
 
 

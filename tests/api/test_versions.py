@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from icalendar import Calendar
 
 from shared.domain.documents.kinds import ClusterSpec
 from shared.ports import Fleet, Unavailable
@@ -61,6 +62,27 @@ def test_a_plan_is_grouped_by_cause_and_narrowed(gardens: FrontDoor) -> None:
     assert gardens.get("/v1.0/versions/plan?live=false&kind=late").status_code == 400
 
 
+def test_the_calendar_is_subscribed_to_and_narrowed(gardens: FrontDoor) -> None:
+    answer = gardens.get(f"/v1.0/versions/calendar.ics?{AT}&live=false&days=40")
+    assert (answer.status_code, answer.mimetype) == (200, "text/calendar")
+    (entry,) = Calendar.from_ical(answer.data).walk("VEVENT")
+    assert (str(entry["SUMMARY"]), entry.to_ical().count(b"SEQUENCE:1\r\n")) == ("garden-shop/shop: Kubernetes 1.32.9 → 1.33.2", 1)
+    (again,) = Calendar.from_ical(gardens.get("/v1.0/versions/calendar.ics?now=2026-11-30T12:00:00Z&live=false").data).walk("VEVENT")
+    assert again["UID"] == entry["UID"]
+    assert b"VEVENT" not in gardens.get(f"/v1.0/versions/calendar.ics?{AT}&live=false&cluster=nobody").data
+
+
+def test_the_calendar_is_grouped_by_day_and_cause(gardens: FrontDoor) -> None:
+    (group,) = gardens.get(f"/v1.0/versions/calendar?{AT}&live=false").json["groups"]
+    assert (group["day"], group["from"], group["to"], group["clusters"], group["examples"]) == (
+        "2026-12-24",
+        "1.32.9",
+        "1.33.2",
+        1,
+        ["garden-shop/shop"],
+    )
+
+
 def test_a_fleet_that_does_not_answer_is_named_and_the_others_are_decided(gardens: FrontDoor) -> None:
     gardens.world.open_fleet = unreachable
     answer = gardens.get(f"/v1.0/versions/plan?{AT}").json
@@ -75,7 +97,7 @@ def test_a_cluster_that_is_not_there_is_a_404_that_names_those_that_are(gardens:
     assert "known are garden-shop/shop" in answer.json["reason"]
 
 
-@pytest.mark.parametrize("now", ["yesterday", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize("now", ["yesterday", "1.36e-175", "0", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-13-01T00:00:00Z"])
 def test_a_time_beyond_reach_is_refused(gardens: FrontDoor, now: str) -> None:
     assert gardens.get(f"/v1.0/versions/calendar?now={now}&live=false").status_code == 400
 
@@ -85,6 +107,6 @@ def test_a_horizon_beyond_reach_is_refused(gardens: FrontDoor, days: str) -> Non
     assert gardens.get(f"/v1.0/versions/calendar?days={days}&live=false").status_code == 400
 
 
-@pytest.mark.parametrize("path", ["", "/plan", "/calendar", "/why/shop"])
+@pytest.mark.parametrize("path", ["", "/plan", "/calendar", "/calendar.ics", "/why/shop"])
 def test_before_the_first_commit_there_is_no_fleet(door: FrontDoor, path: str) -> None:
     assert reasons(door.get(f"/v1.0/versions{path}")) == ["NoCommittedRevision"]

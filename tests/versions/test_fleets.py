@@ -11,11 +11,11 @@ import pytest
 
 from functions.version_apply.main import handle as apply
 from functions.version_check.main import handle as check
-from local.cli.ics import calendar_bytes
 from shared.domain.documents.reading import Document
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
 from shared.domain.versions.clusters import FleetCluster, VersionStep
+from shared.domain.versions.ics import calendar_bytes
 from shared.domain.versions.profiles import Gardener, gardener
 from shared.messages import VersionCheck, VersionUpdate
 from shared.ports import Refused

@@ -8,14 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from icalendar import Calendar
-
-from local.cli.ics import calendar_bytes
 from shared.domain.versions.catalogue import CloudProfile, Image, ImageVersion, MachineType
 from shared.domain.versions.classification import EXPIRED, PREVIEW, Offered, Stage
 from shared.domain.versions.clusters import FleetCluster, Pool
 from shared.domain.versions.decisions import Decision, Update
-from shared.domain.versions.forecast import Event, event_entry, forecast
+from shared.domain.versions.forecast import Event, forecast
 from shared.domain.versions.plans import Planner, after, going
 from shared.domain.versions.profiles import Gardener
 from shared.domain.versions.semver import parse
@@ -74,17 +71,6 @@ def test_a_horizon_cuts_the_forecast_off() -> None:
 def test_an_unreachable_cap_does_not_keep_the_forecast_going_for_ever() -> None:
     behind = forecast_of(profile(["1.27.3", "1.27.9"]), cluster("1.26.0", pool(kubernetes="1.27.3")))
     assert len(behind) < 10
-
-
-def test_the_calendar_has_an_entry_for_every_event_with_a_lasting_identity() -> None:
-    events = forecast_of(profile(["1.27.3 +30", "1.28.1 +60"]), cluster("1.27.3"))
-    entries = [event_entry(event) for event in events]
-    first, later = (Calendar.from_ical(calendar_bytes(entries, moment)).walk("VEVENT") for moment in (NOW, day(1)))
-    assert [str(entry["SUMMARY"]) for entry in first] == ["garden/c: Kubernetes 1.27.3 → 1.28.1", "garden/c: Kubernetes stuck on 1.28.1"]
-    assert first[0].decoded("DTSTART") == datetime.fromisoformat("2026-12-21T22:00:00Z")
-    assert first[0].decoded("DTEND") == datetime.fromisoformat("2026-12-21T22:45:00Z")
-    assert [entry["UID"] for entry in first] == [entry["UID"] for entry in later]
-    assert len({entry["UID"] for entry in first}) == 2
 
 
 # --- two years of 200 clusters --------------------------------------------------------------------------------------------------------

@@ -168,10 +168,28 @@ class ForecastEntry(StepEntry):
     held: HeldEntry | None = None
 
 
+class EventGroup(Answer):
+    """Events with one cause and target on one day (UTC): so many `places` in so many `clusters`, a few of which are `examples`."""
+
+    day: str
+    subject: str
+    image: str
+    from_: str | None = Field(alias="from")
+    to: str | None
+    kind: Literal["auto", "force"] | None
+    code: str
+    stuck: bool
+    clusters: int
+    places: int
+    examples: list[str]
+
+
 class ForecastList(Answer):
-    """`versions calendar`."""
+    """`versions calendar`. `groups`: the events by day, cause and target. `revision`: that of the documents, 0 for files."""
 
     events: list[ForecastEntry]
+    groups: list[EventGroup] = []
+    revision: int = 0
     unreachable: list[str] = []
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from shared.domain.versions.answers import Answer, DecisionEntry, GroupEntry, HeldCount
+from shared.domain.versions.answers import Answer, DecisionEntry, EventGroup, ForecastEntry, GroupEntry, HeldCount
 
 EXAMPLES = 5
 """Clusters that a group names."""
@@ -20,12 +20,25 @@ DOCUMENTS = ":"
 """The fleet of the Shoot documents, which has no name."""
 
 
-class DecisionFilter(Answer):
-    """Which decisions are asked for. Several values of one criterion stand with commas between; the criteria are ANDed."""
+class ClusterFilter(Answer):
+    """Which clusters are asked for. Several values of one criterion stand with commas between; the criteria are ANDed."""
 
     cluster: str | None = Field(default=None, description="Clusters: FLEET:NAMESPACE/NAME, NAMESPACE/NAME or NAME, also as patterns.")
     fleet: str | None = Field(default=None, description="Fleets by name; `:` is that of the Shoot documents.")
     profile: str | None = Field(default=None, description="CloudProfiles by name.")
+
+    def looks_at(self, full_name: str, fleet: str, profile: str) -> bool:
+        """Whether anything of this cluster is asked for."""
+        return (
+            _listed(self.cluster, full_name, full_name.rpartition(":")[2], full_name.rpartition("/")[2])
+            and _listed(self.fleet, fleet or DOCUMENTS)
+            and _listed(self.profile, profile)
+        )
+
+
+class DecisionFilter(ClusterFilter):
+    """Which decisions are asked for."""
+
     kind: str | None = Field(default=None, description="`auto`, `force`, `stuck` or `stays`.")
     reason: str | None = Field(default=None, description="Reason codes such as VersionExpired.")
     held: str | None = Field(default=None, description="What holds the update back: a reason code, `any` or `none`.")
@@ -37,14 +50,6 @@ class DecisionFilter(Answer):
         if unknown:
             raise ValueError(f"{', '.join(sorted(unknown))}: known are {', '.join(URGENCY)}")
         return kind
-
-    def looks_at(self, full_name: str, fleet: str, profile: str) -> bool:
-        """Whether anything of this cluster is asked for."""
-        return (
-            _listed(self.cluster, full_name, full_name.rpartition(":")[2], full_name.rpartition("/")[2])
-            and _listed(self.fleet, fleet or DOCUMENTS)
-            and _listed(self.profile, profile)
-        )
 
     def keeps(self, decision: DecisionEntry) -> bool:
         """Whether this decision of such a cluster is asked for."""
@@ -115,3 +120,34 @@ def _group(members: list[DecisionEntry]) -> GroupEntry:
 
 def _order(group: GroupEntry) -> tuple[int, str, int, str, str]:
     return URGENCY.index(group.kind), group.expires or "~", -group.places, group.subject + group.image, group.from_ or ""
+
+
+def event_groups(events: Iterable[ForecastEntry]) -> list[EventGroup]:
+    """The events of a calendar by day, cause and target, in order of days; of one day the larger first."""
+    groups: dict[tuple[str | None, ...], list[ForecastEntry]] = {}
+    for event in events:
+        key = (event.at[:10], event.subject, event.image, event.from_, event.to, event.kind, _hindrance(event), str(event.stuck))
+        groups.setdefault(key, []).append(event)
+    return sorted((_event_group(members) for members in groups.values()), key=lambda group: (group.day, -group.places, group.from_ or ""))
+
+
+def _hindrance(event: ForecastEntry) -> str:
+    return event.held.reason if event.held else event.code
+
+
+def _event_group(members: list[ForecastEntry]) -> EventGroup:
+    first = members[0]
+    names = sorted({member.full_name for member in members})
+    return EventGroup(
+        day=first.at[:10],
+        subject=first.subject,
+        image=first.image,
+        from_=first.from_,
+        to=first.to,
+        kind=first.kind,
+        code=_hindrance(first),
+        stuck=first.stuck,
+        clusters=len(names),
+        places=len(members),
+        examples=names[:EXAMPLES],
+    )
