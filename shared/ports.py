@@ -5,7 +5,7 @@ Adapters implement these; functions and the shared stores use them; the domain n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
@@ -192,6 +192,19 @@ class Readiness(Protocol):
 
     def readiness(self) -> Mapping[str, bool | None]:
         """Every node by name: whether it is Ready (one whose kubelet is silent is not); None where it has no such condition."""
+        ...
+
+
+@runtime_checkable
+class Workloads(Protocol):
+    """How a cluster's pods fare; a Cluster may say this too. Every method may raise Refused or Unavailable."""
+
+    def daemon_sets(self, nodes: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Every DaemonSet, `NAMESPACE/NAME`, with those of these nodes on which a pod of it runs and is ready."""
+        ...
+
+    def unschedulable(self) -> Mapping[str, int]:
+        """By namespace, how many pods the scheduler has found no node for; namespaces without any are left out."""
         ...
 
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shared.adapters.apiserver import Access, ApiServer, StatusError
-from shared.ports import NodeGone
+from shared.ports import NodeGone, Refused
 
 PROGRAMS = ("kube-apiserver", "etcd")
 VERSION = "1.35.4"
@@ -262,18 +262,78 @@ class Fleet:
         """Drop managedFields, as an object from before Server-Side Apply has none."""
         self.patch(name, {"metadata": {"managedFields": [{}]}})
 
+    def set_daemon_set(self, name: str, daemon_set: str, available: bool) -> None:
+        """Have a DaemonSet, `NAMESPACE/NAME`, with a pod on a node that is available, or is not, as its controller and a kubelet do."""
+        namespace, _, named = daemon_set.partition("/")
+        labels = {"name": named}
+        template = {"metadata": {"labels": labels}, "spec": _pod_spec()}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        self._have(f"/apis/apps/v1/namespaces/{namespace}/daemonsets", {"metadata": {"name": named}, "spec": spec})
+        pod = f"{named}-{sum(map(ord, name)) % 100_000:05}"
+        body = {"metadata": {"name": pod, "labels": labels}, "spec": {"nodeName": name, **_pod_spec()}}
+        self._have(f"/api/v1/namespaces/{namespace}/pods", body)
+        self.set_pod(namespace, pod, running_status(available))
+
+    def set_unschedulable(self, namespace: str, count: int) -> None:
+        """Have so many pods of a namespace that the scheduler found no node for, and one that it has not looked at yet."""
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.delete_pods(namespace, "spec.nodeName=")
+        for number in range(count + 1):
+            self._have(pods, {"metadata": {"name": f"waits-{number}", "labels": {"name": "waits"}}, "spec": _pod_spec()})
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+        for number in range(count):
+            self.set_pod(namespace, f"waits-{number}", {"phase": "Pending", "conditions": [condition]})
+
+    def delete_pods(self, namespace: str, selected: str = "") -> None:
+        """Delete the pods of a namespace that a field selector means, at once."""
+        query = {"gracePeriodSeconds": "0", **({"fieldSelector": selected} if selected else {})}
+        self._request("DELETE", f"/api/v1/namespaces/{namespace}/pods", query)
+
+    def set_pod(self, namespace: str, name: str, status: Mapping[str, Any]) -> None:
+        """Report a pod's status."""
+        kind, body = {"Content-Type": "application/merge-patch+json"}, json.dumps({"status": status}).encode()
+        self._request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"fieldManager": "kubelet"}, body, kind)
+
+    def patch_pod(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+        """Any merge patch of a pod."""
+        kind = {"Content-Type": "application/merge-patch+json"}
+        self._request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", {"fieldManager": "c"}, json.dumps(body).encode(), kind)
+
+    def _have(self, path: str, body: Mapping[str, Any]) -> None:
+        """Create an object, unless there is one."""
+        try:
+            self.post(path, body)
+        except Refused as refused:
+            if refused.reason != "AlreadyExists":
+                raise
+
     def clear(self) -> None:
-        """Delete every node."""
+        """Delete every node, and the DaemonSets and pods that tests have made."""
         self._request("DELETE", "/api/v1/nodes")
+        for namespace in ("default", "kube-system"):
+            self._request("DELETE", f"/apis/apps/v1/namespaces/{namespace}/daemonsets", {"propagationPolicy": "Background"})
+            self.delete_pods(namespace)
 
     def post(self, path: str, body: Mapping[str, Any]) -> None:
-        """Create any object."""
+        """Create any object. Raises Refused, where it is there already too."""
         self._request("POST", path, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
 
 
 def _ready_condition(ready: bool) -> dict[str, str]:
     why = "KubeletReady" if ready else "KubeletNotReady"
     return {"type": "Ready", "status": str(ready), "reason": why, "message": "as a test has it"}
+
+
+def _pod_spec() -> dict[str, Any]:
+    return {"containers": [{"name": "main", "image": "registry.example/main:1"}], "tolerations": [{"operator": "Exists"}]}
+
+
+def running_status(ready: bool) -> dict[str, Any]:
+    """The status of a pod that runs, its container ready or not."""
+    state = {"running": {"startedAt": "2026-11-21T00:00:00Z"}}
+    container = {"name": "main", "image": "main:1", "imageID": "sha256:0", "ready": ready, "restartCount": 0, "state": state}
+    conditions = [{"type": kind, "status": str(ready)} for kind in ("Ready", "ContainersReady")]
+    return {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}
 
 
 _METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"}

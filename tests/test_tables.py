@@ -79,7 +79,7 @@ def test_no_action_is_named_outside_its_table() -> None:
 
 
 SAID = said(product())
-FOREIGN = {"FieldManagerConflict", "ResourceNotFoundException"}
+FOREIGN = {"FieldManagerConflict", "ResourceNotFoundException", "Unschedulable"}
 """Others' codes, which the code looks for in what they answer."""
 CODES = [(group, code) for group in GROUPS for code in group.reasons]
 

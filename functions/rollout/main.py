@@ -58,7 +58,7 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
     progress = world.rollouts.get(step.rollout)
     if not busy(progress, world):
         progress = placed(entered(progress, world, now), world, now, last=last)
-    looks = Looks(world)
+    looks = Looks(progress, world)
     progress, facts = look(progress, facts_of(progress, world, now), looks, world, now)
     while (further := stepped(progress.id, facts, looks, world, now)) != progress:
         progress, facts = look(further, facts_of(further, world, now), looks, world, now)

@@ -1,7 +1,7 @@
 """A real cluster's nodes: `shared.ports.Cluster` over the Kubernetes API (its pods: kubernetes_pods).
 
 Requests and answers carry metadata only: a Node is 12 KB, its metadata a fifth of it, and nothing here needs the rest. Which nodes are
-Ready comes as the table that `kubectl get nodes` prints, without the objects.
+Ready comes as the table that `kubectl get nodes` prints, without the objects; how pods fare is read in kubernetes_workloads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Self, TypeVar
@@ -19,8 +20,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.json import Decoder
 
+from shared.adapters import kubernetes_workloads as workloads
 from shared.adapters.apiserver import PATIENT, TRIES, ApiServer, Login, Patience, StatusError
 from shared.adapters.kubernetes_pods import KubernetesPods
+from shared.adapters.kubernetes_tables import TABLE, WITHOUT_OBJECTS, ListMetadata, Table, available, statuses, tables
+from shared.adapters.kubernetes_workloads import DaemonSet
 from shared.domain.keys import is_subdomain
 from shared.domain.nodes import Node, NodeObject
 from shared.ports import HULLMARK, Conflict, NodeGone, Owner, Refused, Stale, Unavailable
@@ -28,49 +32,28 @@ from shared.ports import HULLMARK, Conflict, NodeGone, Owner, Refused, Stale, Un
 T = TypeVar("T")
 R = TypeVar("R")
 A = TypeVar("A")
-P = TypeVar("P", "_Objects", "_Table")
+P = TypeVar("P", "_Objects", Table, workloads.DaemonSets, workloads.Pending)
 
 PAGE = 500
-"""Nodes a page: the size that kubectl asks for; bounds the memory of both ends."""
+"""Objects a page: the size that kubectl asks for; bounds the memory of both ends."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _ONE = {"Accept": _METADATA.format("")}
 _LIST = {"Accept": _METADATA.format("List")}
-_TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
-_READY, _NO_CONDITION = "Ready", "Unknown"
-"""What the table's column Status says first: `Unknown` is a node without conditions; one whose kubelet is silent is `NotReady`."""
 _APPLY = {**_ONE, "Content-Type": "application/apply-patch+yaml"}
 _MERGE = {**_ONE, "Content-Type": "application/merge-patch+json"}
 _LABELS = ".metadata.labels"
 
 
-class _ListMetadata(msgspec.Struct):
-    next: str = msgspec.field(default="", name="continue")
-
-
 class _Objects(msgspec.Struct):
     items: list[NodeObject] | None  # null in an empty list
-    metadata: _ListMetadata
-
-
-class _Column(msgspec.Struct):
-    name: str
-
-
-class _Row(msgspec.Struct):
-    cells: list[Any]  # of whatever type a column has
-
-
-class _Table(msgspec.Struct):
-    metadata: _ListMetadata
-    columns: list[_Column] = msgspec.field(default_factory=list, name="columnDefinitions")
-    rows: list[_Row] | None = None
+    metadata: ListMetadata
 
 
 class _Version(msgspec.Struct):
     version: str = msgspec.field(name="gitVersion")
 
 
-_object, _objects, _version, _table = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version), Decoder(_Table)
+_object, _objects, _version = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version)
 
 
 class Kubernetes(KubernetesPods):
@@ -90,19 +73,40 @@ class Kubernetes(KubernetesPods):
         return self._read(_version, "/version").version
 
     def nodes(self) -> list[Node]:
-        return self._pages(_objects, _LIST, _nodes)
+        return self._pages("/api/v1/nodes", _objects, _nodes, headers=_LIST)
 
     def readiness(self) -> Mapping[str, bool | None]:
-        return dict(self._pages(_table, _TABLE, _statuses, includeObject="None"))
+        return dict(self._pages("/api/v1/nodes", tables, statuses, WITHOUT_OBJECTS, TABLE))
 
-    def _pages(self, decoder: Decoder[P], headers: Mapping[str, str], taken: Callable[[P], Iterable[T]], **query: str) -> list[T]:
-        """What is `taken` from each page of a listing of all nodes, of one moment."""
+    def daemon_sets(self, nodes: Collection[str]) -> Mapping[str, Collection[str]]:
+        there = self._pages(workloads.DAEMON_SETS, workloads.daemon_sets, lambda page: page.items or ())
+        return {f"{each.metadata.namespace}/{each.metadata.name}": self._available(each, frozenset(nodes)) for each in there}
+
+    def _available(self, daemon_set: DaemonSet, nodes: Collection[str]) -> Collection[str]:
+        def there(table: Table) -> Iterator[str]:
+            return (node for node in available(table, daemon_set.metadata.name) if node in nodes)
+
+        asked = daemon_set.asked(nodes, PAGE)
+        return {node for query in asked for node in self._pages(daemon_set.pods, tables, there, {**WITHOUT_OBJECTS, **query}, TABLE)}
+
+    def unschedulable(self) -> Mapping[str, int]:
+        return Counter(self._pages(workloads.PODS, workloads.pending, workloads.unschedulable, workloads.WITHOUT_NODE))
+
+    def _pages(
+        self,
+        path: str,
+        decoder: Decoder[P],
+        taken: Callable[[P], Iterable[T]],
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[T]:
+        """What is `taken` from each page of a listing, of one moment."""
         for _ in range(3):
             listed: list[T] = []
             after: dict[str, str] = {}
             try:
                 while True:
-                    answer = self._read(decoder, "/api/v1/nodes", {"limit": str(PAGE), **query, **after}, headers)
+                    answer = self._read(decoder, path, {"limit": str(PAGE), **(query or {}), **after}, headers)
                     listed.extend(taken(answer))
                     if not answer.metadata.next:
                         return listed
@@ -110,7 +114,7 @@ class Kubernetes(KubernetesPods):
             except StatusError as rejected:
                 if rejected.code != 410:  # etcd compacted the revision that the pages are of: begin again
                     raise rejected.refused() from rejected
-        raise Unavailable("GET /api/v1/nodes: the listing expired between its pages three times")
+        raise Unavailable(f"GET {path}: the listing expired between its pages three times")
 
     def node(self, name: str) -> Node | None:
         if not is_subdomain(name):
@@ -176,17 +180,6 @@ def _decoded(decoder: Decoder[A], answer: bytes, call: str) -> A:
 
 def _nodes(page: _Objects) -> Iterator[Node]:
     return (item.node() for item in page.items or ())
-
-
-def _statuses(table: _Table) -> Iterator[tuple[str, bool | None]]:
-    """Name and whether it is Ready, of each row."""
-    columns = [column.name for column in table.columns]
-    if not {"Name", "Status"}.issubset(columns):
-        raise Unavailable(f"GET /api/v1/nodes: a table of nodes without the columns Name and Status: {', '.join(columns)[:200]}")
-    name, status = columns.index("Name"), columns.index("Status")
-    for row in table.rows or ():
-        said = str(row.cells[status]).split(",")
-        yield row.cells[name], None if _NO_CONDITION in said else _READY in said
 
 
 @functools.cache

@@ -6,6 +6,9 @@ The embedded default, and the second implementation behind every test of the por
     clusters/NAME/seed.json                     the nodes at the beginning, written once
     clusters/NAME/nodes/NODE/0000000002.json    one object per version of a node that changed since; the greatest counts
     clusters/NAME/sealed/NODE/0000000000        a group of GROUP versions that is history: whoever sealed it removes them
+    clusters/NAME/unschedulable/NAMESPACE/…1    how many of its pods no node was found for; the greatest counts
+
+Of pods it knows that, and on which nodes DaemonSets have an available one, as somebody says it: nothing schedules here.
 
 Creating the next version is the compare-and-swap, and it only is one while no version of its group was ever removed. A folder that is
 listed while others write shows for certain only what is there from the beginning of the listing to its end. Therefore:
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -59,6 +62,8 @@ class _State(msgspec.Struct, frozen=True):
     deleted: bool = False
     ready: bool | None = True
     """Its Ready condition; None where its kubelet has reported none. A seeded node runs."""
+    daemon_sets: dict[str, bool] = {}
+    """By DaemonSet, `NAMESPACE/NAME`, whether a pod of it is available here."""
 
 
 class _Seed(msgspec.Struct, frozen=True):
@@ -112,6 +117,18 @@ class Simulated:
     def readiness(self) -> Mapping[str, bool | None]:
         self.before("readiness", "")
         return {name: state.ready for name, _, state in self._there()}
+
+    def daemon_sets(self, nodes: Collection[str]) -> Mapping[str, Collection[str]]:
+        self.before("daemon_sets", "")
+        there = [(name, state.daemon_sets) for name, _, state in self._there()]
+        every = {each for _, found in there for each in found}
+        return {each: {name for name, found in there if name in nodes and found.get(each)} for each in every}
+
+    def unschedulable(self) -> Mapping[str, int]:
+        self.before("unschedulable", "")
+        newest = _greatest(self._store.keys(f"{self._folder}unschedulable/"))
+        counts = {namespace: int(self._store.get(self._pending(namespace, number)) or 0) for namespace, number in newest.items()}
+        return {namespace: count for namespace, count in counts.items() if count}
 
     def node(self, name: str) -> Node | None:
         self.before("node", name)
@@ -187,6 +204,16 @@ class Simulated:
     def set_ready(self, name: str, ready: bool) -> None:
         """Report the Ready condition, as a kubelet does, or the node lifecycle controller for one that is silent. Raises NodeGone."""
         self._change(name, lambda _, state: msgspec.structs.replace(state, ready=ready))
+
+    def set_daemon_set(self, name: str, daemon_set: str, available: bool) -> None:
+        """Say whether a DaemonSet, `NAMESPACE/NAME`, has an available pod on a node. Raises NodeGone."""
+        self._change(name, lambda _, state: msgspec.structs.replace(state, daemon_sets={**state.daemon_sets, daemon_set: available}))
+
+    def set_unschedulable(self, namespace: str, count: int) -> None:
+        """Say how many pods of a namespace the scheduler has found no node for."""
+        number = _greatest(self._store.keys(f"{self._folder}unschedulable/{namespace}/")).get(namespace, 0)
+        while not self._store.create(self._pending(namespace, number + 1), str(count).encode()):
+            number += 1
 
     def ready(self, name: str) -> bool | None:
         """The Ready condition; None where there is none, and for no node."""
@@ -295,6 +322,9 @@ class Simulated:
 
     def _key(self, name: str, version: int) -> str:
         return f"{self._folder}nodes/{name}/{version:0{_DIGITS}}.json"
+
+    def _pending(self, namespace: str, number: int) -> str:
+        return f"{self._folder}unschedulable/{namespace}/{number:0{_DIGITS}}.json"
 
     def _seal(self, name: str, group: int) -> str:
         return f"{self._folder}sealed/{name}/{group:0{_DIGITS}}"

@@ -21,6 +21,11 @@ class Hold:
     since: datetime
     until: datetime | None = None
 
+    @property
+    def every_write(self) -> bool:
+        """Whether repairs and the way back wait too, but for a person's."""
+        return self.reason == "Paused"
+
 
 def frozen(freezes: Mapping[str, FreezeSpec], cluster: str, labels: Mapping[str, str], change: Change, now: datetime) -> Hold | None:
     """The freeze that holds changes of this kind in a cluster with these labels; of several the one that ends last."""

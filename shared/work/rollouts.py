@@ -194,6 +194,8 @@ def begin(rollout: str, name: str, spec: RolloutSpec, revision: int, said: Said,
         revert_on_stop=spec.on_stop == "revert",
         clusters=clusters,
         nodes_ready=spec.health.nodes_ready,
+        daemon_sets=spec.health.daemon_sets,
+        unschedulable_pods=spec.health.unschedulable_pods,
         on_commit=True,
     )
 
@@ -500,14 +502,14 @@ def _settled(state: Progress, pending: str) -> Progress:
 def _bringing_back(state: Progress, now: datetime) -> Progress:
     if state.pending != "revert":
         return state
-    forward = {batch.where: batch for batch in state.batches if not batch.back}
+    forward = {batch.where: batch for batch in state.batches if not (batch.back or batch.unsent)}
     back = [structs.replace(batch, action=str(ULID()), at=now, back=True, fact=None) for batch in forward.values()]
     return structs.replace(state, pending="back", batches=[*state.batches, *back])
 
 
 def _reached(progress: Progress, cluster: str, world: World) -> list[str]:
     """The nodes of a cluster that the rollout may have brought its revision to."""
-    opened = {batch.where: batch for batch in progress.batches if batch.cluster == cluster and not batch.back}
+    opened = {batch.where: batch for batch in progress.batches if batch.cluster == cluster and not (batch.back or batch.unsent)}
     return [name for batch in opened.values() for name in world.rollouts.members(progress, batch)]
 
 
@@ -590,7 +592,7 @@ def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> 
         budget=budget(progress, stage),
         soak=about.soak,
         approval="before" if about.before else "after" if about.after else "none",
-        actions=[batch.action for batch in progress.batches if batch.stage == stage],
+        actions=[batch.action for batch in progress.batches if batch.stage == stage and not batch.unsent],
         clusters=len(where),
         where=where[:WHERE] if len(progress.clusters) > 1 else [],
     )

@@ -18,7 +18,7 @@ from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.simulated import GROUP, Simulated
 from shared.adapters.store import open_store
 from shared.domain.nodes import Node
-from shared.ports import Cluster, Conflict, NodeGone, ObjectStore, Readiness, Refused, Stale, StoreError, Unavailable
+from shared.ports import Cluster, Conflict, NodeGone, ObjectStore, Readiness, Refused, Stale, StoreError, Unavailable, Workloads
 
 
 class Others(Protocol):
@@ -29,6 +29,8 @@ class Others(Protocol):
     def set_labels(self, name: str, labels: Mapping[str, str | None], manager: str = "kubectl-label") -> None: ...
     def apply(self, name: str, labels: Mapping[str, str], manager: str) -> None: ...
     def forget_managers(self, name: str) -> None: ...
+    def set_daemon_set(self, name: str, daemon_set: str, available: bool) -> None: ...
+    def set_unschedulable(self, namespace: str, count: int) -> None: ...
     def set_ready(self, name: str, ready: bool) -> None: ...
     def ready(self, name: str) -> bool | None: ...
 
@@ -100,6 +102,28 @@ def test_a_node_is_ready_is_not_or_reports_no_such_condition(world: World) -> No
     world.others.set_ready("n1", False)
     world.others.set_ready("n3", True)
     assert world.cluster.readiness() == {"n1": False, "n2": False, "n3": True}
+
+
+def test_a_daemon_set_has_an_available_pod_on_a_node_or_has_none(world: World) -> None:
+    assert isinstance(world.cluster, Workloads)
+    assert world.cluster.daemon_sets(["n1"]) == {}
+    for name in ("n1", "n2", "n3"):
+        world.others.create(name, ready=True)
+        world.others.set_daemon_set(name, "kube-system/cni", name != "n2")
+    world.others.set_daemon_set("n1", "default/logs", True)
+    assert world.cluster.daemon_sets(["n1", "n2", "gone"]) == {"kube-system/cni": {"n1"}, "default/logs": {"n1"}}
+    world.others.set_daemon_set("n1", "kube-system/cni", False)
+    assert world.cluster.daemon_sets(["n1", "n3"]) == {"kube-system/cni": {"n3"}, "default/logs": {"n1"}}
+
+
+def test_the_pods_that_no_node_was_found_for_are_counted_by_namespace(world: World) -> None:
+    assert isinstance(world.cluster, Workloads)
+    assert world.cluster.unschedulable() == {}
+    world.others.set_unschedulable("default", 3)
+    world.others.set_unschedulable("kube-system", 1)
+    assert world.cluster.unschedulable() == {"default": 3, "kube-system": 1}
+    world.others.set_unschedulable("default", 0)
+    assert world.cluster.unschedulable() == {"kube-system": 1}
 
 
 # -- applying

@@ -282,9 +282,11 @@ class StopWhen(StrictModel):
 
 
 class Health(StrictModel):
-    """What has to stay in order at the nodes of a stage, until the next one opens."""
+    """What has to stay in order at the nodes of a stage, until the next one opens. The last two need the right to list every pod."""
 
     nodes_ready: bool = True
+    daemon_sets: bool = False
+    unschedulable_pods: bool = False
 
 
 REST = "rest"

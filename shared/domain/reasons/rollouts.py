@@ -27,8 +27,8 @@ ROLLOUTS = Group(
         "ApprovalExpired": Reason("nobody approved the stage within 30 days", "`hullmark rollout retry ID` waits again; `abort` ends it"),
         "RolloutPaused": Reason("somebody paused it; the message says who and why", "`hullmark rollout resume ID`"),
         "ClusterBehind": Reason(
-            "no cluster of the stage answered, so the stage shows nothing",
-            "look at the clusters, then `hullmark rollout retry ID`",
+            "no cluster of the stage answered, or said how its nodes and pods are before they get the change, so the stage shows nothing",
+            "look at the clusters, and at Hullmark's rights there (`examples/rbac.yaml`), then `hullmark rollout retry ID`",
             causes="the API server is down, its address or credentials have changed, or a network policy is in the way",
         ),
         "TooManyFailures": Reason(
@@ -41,10 +41,26 @@ ROLLOUTS = Group(
             "look at the nodes; `hullmark rollout revert ID`, or `retry ID` once they are Ready or gone",
             causes="pods that the new labels drew to the nodes, or drove away (agents, CNI, storage); or an outage at the same time",
         ),
+        "DaemonSetsUnavailable": Reason(
+            "nodes of a stage had an available pod of a DaemonSet before they got the change, and have none now: it fails there, or the "
+            "new labels send it away; a second look half a minute later stops it",
+            "`kubectl get pods -o wide --field-selector spec.nodeName=NODE` in its namespace; `hullmark rollout revert ID`, or `retry ID` "
+            "once it is back. Where it is meant to leave: a rollout with `daemonSets: false`",
+            causes="a selector, an affinity or a toleration of the DaemonSet goes by labels that the change took or set; or its update failed",
+        ),
+        "PodsUnschedulable": Reason(
+            "the scheduler has no node for more pods of a namespace than when the stage began; a second look half a minute later stops it",
+            "`kubectl get events -n NAMESPACE --field-selector reason=FailedScheduling` says why; `hullmark rollout revert ID`, or "
+            "`retry ID` once they are scheduled",
+            causes="pods that select nodes by labels that the change took away; or an autoscaler that is about to bring nodes",
+        ),
         "HealthUnknown": Reason(
-            "nobody can say whether a stage's nodes are Ready: a cluster does not answer, nodes have no such condition, or none is Ready",
-            "look at the cluster and its nodes; it goes on once they are Ready. `hullmark rollout abort ID` or `revert ID` ends it",
-            causes="the API server does not answer, its listing lacks the condition Ready, or the nodes were down before",
+            "nobody can say how a stage's nodes are, or the pods that are looked at: a cluster does not answer or does not let Hullmark "
+            "list them, nodes have no Ready condition, or none is Ready",
+            "look at the cluster, its nodes, and Hullmark's rights there (`examples/rbac.yaml`); it goes on once it knows. "
+            "`hullmark rollout abort ID` or `revert ID` ends it",
+            causes="the API server does not answer, its listing lacks the condition Ready, the role for pods is not there, or the nodes were "
+            "down before",
         ),
         "EmptyStage": Reason(
             "no node of any cluster is meant by a stage, so nothing opened: an empty stage would show nothing",

@@ -17,7 +17,7 @@ from msgspec import structs
 from shared.domain.documents.kinds import REST
 from shared.domain.holds import Hold
 from shared.domain.rollouts.health import AGAIN, named, newest_stage, watched
-from shared.domain.rollouts.progress import HEALTHY, RUNNING, Batch, Fact, Progress, Said, When, given
+from shared.domain.rollouts.progress import HEALTHY, RUNNING, Batch, Doubts, Fact, Progress, Said, When, given
 
 BATCH = 5000
 """Nodes of one batch at most: its request names them."""
@@ -122,7 +122,7 @@ def _next(rollout: Progress, facts: Facts, now: datetime) -> Decision:
 def _harmed(rollout: Progress, facts: Facts) -> Stop | None:
     """Why what is out already stops the rollout under a freeze. A pause of the fleet holds every write, the way back of a stop too."""
     stage = newest_stage(rollout)
-    if stage < 0 or facts.held is None or facts.held.reason != "Frozen":
+    if stage < 0 or facts.held is None or facts.held.every_write:
         return None
     tries = rollout.newest_batches(stage)
     counted = [batch for batch in tries if not _again(rollout, batch, facts)]
@@ -141,9 +141,9 @@ def needs_a_look(rollout: Progress, facts: Facts, now: datetime) -> bool:
     opens or it ends, and until what the last look found is in order.
     """
     stage, held = watched(rollout), facts.held
-    if stage < 0 or rollout.phase != "running" or (held and held.reason != "Frozen"):
+    if stage < 0 or rollout.phase != "running" or (held and held.every_write):
         return False
-    match decide(structs.replace(rollout, nodes_ready=False), replace(facts, held=None), now):
+    match decide(rollout.blind(), replace(facts, held=None), now):
         case Wait(reason="BatchRunning" | "Soaking"):
             return True
         case Open(stage=opens):
@@ -167,7 +167,7 @@ def after(rollout: Progress, decision: Decision, facts: Facts, now: datetime, ac
     match decision:
         case Open(stage, cluster, start, count):
             known = [_remembered(batch, facts) for batch in rollout.batches]
-            first = next((each for each in known if each.where == (stage, cluster, start) and not each.back), None)
+            first = next((each for each in known if each.where == (stage, cluster, start) and not (each.back or each.unsent)), None)
             batch = Batch(stage, cluster, start, count, action, now, before=first.before if first else None)
             return structs.replace(rollout, batches=[*known, batch], said=Said("open", by, now))
         case Stop(reason, message):
@@ -253,18 +253,27 @@ def _beyond(rollout: Progress, stage: int, batches: list[Batch], facts: Facts) -
     return None
 
 
+HARM = (
+    ("NodesNotReady", "nodes", "turned NotReady"),
+    ("DaemonSetsUnavailable", "daemon_sets", "had an available pod, and has none"),
+    ("PodsUnschedulable", "pods", "has more unschedulable pods than before"),
+)
+"""What stops a stage: its code, where a look keeps it, and what is said of whatever turned."""
+
+
 def _unwell(rollout: Progress, stage: int) -> Wait | Stop | None:
     """Why nothing may open after what is known of the stage's nodes."""
     health, name = rollout.health, rollout.stages[stage].name
-    who = "somebody who looks at the nodes; `hullmark rollout revert` takes it back"
-    if health.turned:
-        return Stop("NodesNotReady", f"stage {name}: {named(health.turned)} turned NotReady")
+    doubts: list[tuple[str, Doubts, str]] = [(reason, getattr(health, kind), words) for reason, kind, words in HARM]
+    if harm := next(((reason, found.turned, words) for reason, found, words in doubts if found.turned), None):
+        return Stop(harm[0], f"stage {name}: {named(harm[1])} {harm[2]}")
     if health.unknown:
+        who = "somebody who looks at the nodes; `hullmark rollout revert` takes it back"
         return Wait("HealthUnknown", f"stage {name}: {health.unknown}", health.since, who=who)
-    if health.suspects:
-        first, last = min(health.suspects.values()), max(health.suspects.values())
-        what = f"stage {name}: {named(list(health.suspects))} turned NotReady; a second look decides"
-        return Wait("NodesNotReady", what, first, last + AGAIN)
+    for reason, found, words in doubts:
+        if found.suspects:
+            first, last = min(found.suspects.values()), max(found.suspects.values())
+            return Wait(reason, f"stage {name}: {named(list(found.suspects))} {words}; a second look decides", first, last + AGAIN)
     return None
 
 
@@ -309,10 +318,12 @@ def _in_flight(rollout: Progress, stage: int) -> int:
 
 def _nobody_answered(rollout: Progress, stage: int, tries: list[Batch], facts: Facts) -> Wait | None:
     """A stage that no cluster is through with shows nothing."""
-    behind = {batch.cluster for batch in tries if facts.of(batch).behind}
-    if behind.issuperset(batch.cluster for batch in tries):
-        which = ", ".join(sorted(behind))
+    behind = {batch.cluster: facts.of(batch).message or "did not answer" for batch in tries if facts.of(batch).behind}
+    if behind.keys() >= {batch.cluster for batch in tries}:
+        which = "; ".join(
+            f"{', '.join(sorted(each for each in behind if behind[each] == why))} {why}" for why in sorted({*behind.values()})
+        )
         since = max(_ended(batch, facts) for batch in tries)
         who = "somebody who tries again: `hullmark rollout retry`"
-        return Wait("ClusterBehind", f"stage {rollout.stages[stage].name}: {which} did not answer", since, who=who)
+        return Wait("ClusterBehind", f"stage {rollout.stages[stage].name}: {which}", since, who=who)
     return None

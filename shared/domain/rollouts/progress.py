@@ -55,17 +55,37 @@ class Baseline(msgspec.Struct, frozen=True, omit_defaults=True):
     """They reported no such condition."""
     unanswered: bool = False
     """Whether the cluster did not answer."""
+    daemon_sets: dict[str, str] = {}
+    """By DaemonSet, `NAMESPACE/NAME`, on which of the nodes a pod of it was available: a hexadecimal number, its lowest bit the first node;
+    `*` for all of them.
+    """
+    unschedulable: dict[str, int] | None = None
+    """By namespace, how many pods of the whole cluster the scheduler had no node for."""
+
+
+class Doubts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was in order and is not. Each begins with its cluster: `CLUSTER/NODE`, `CLUSTER/NODE DAEMONSET`, `CLUSTER/NAMESPACE`."""
+
+    suspects: dict[str, datetime] = {}
+    """When that was seen first."""
+    turned: list[str] = []
+    """Those of which a second look said the same."""
+
+
+NO_DOUBT = Doubts()
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the last look at the nodes of the open stage found, where that was not in order. Nodes are `CLUSTER/NAME`."""
+    """What the last look at the open stage found, where that was not in order."""
 
-    suspects: dict[str, datetime] = {}
-    """Nodes that were Ready and are not, and when that was seen first."""
-    turned: list[str] = []
-    """Those of which a second look said the same."""
+    nodes: Doubts = NO_DOUBT
+    """Nodes that turned NotReady."""
+    daemon_sets: Doubts = NO_DOUBT
+    """Nodes on which a DaemonSet has no available pod any more."""
+    pods: Doubts = NO_DOUBT
+    """Namespaces in which more pods can't be scheduled than before."""
     unknown: str = ""
-    """Why nobody can say how the nodes are; in words."""
+    """Why nobody can say how it is; in words."""
     since: datetime | None = None
     """Since when that is not known."""
 
@@ -88,6 +108,8 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of it, once something was written after it had ended."""
     before: Baseline | None = None
     """How its nodes were before the first try was sent, where the rollout looks at that."""
+    unsent: bool = False
+    """Whether its cluster did not say how its nodes were: nothing was sent, and no action begun."""
 
     @property
     def where(self) -> tuple[int, str, int]:
@@ -163,7 +185,20 @@ class Progress(msgspec.Struct, frozen=True):
     """On how many nodes of a cluster somebody accepts what goes beyond the limits, by the names that requests have for it."""
     nodes_ready: bool = False
     """Whether nodes have to stay Ready. Rollouts from before this was looked at have no baseline, and go on without."""
+    daemon_sets: bool = False
+    """Whether the pods of DaemonSets on its nodes have to stay available."""
+    unschedulable_pods: bool = False
+    """Whether no more pods may become unschedulable."""
     health: Health = HEALTHY
+
+    @property
+    def looks(self) -> bool:
+        """Whether anything has to stay as well as it was."""
+        return self.nodes_ready or self.daemon_sets or self.unschedulable_pods
+
+    def blind(self) -> Progress:
+        """The same rollout, if nothing had to."""
+        return msgspec.structs.replace(self, nodes_ready=False, daemon_sets=False, unschedulable_pods=False)
 
     @property
     def ended(self) -> bool:
