@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import datetime
 
 from msgspec import structs
@@ -108,7 +108,7 @@ def _inherited(state: Progress, batch: Batch, names: Collection[str], world: Wor
     if batch.stage or way is None or way.rollout != state.id:
         return NOTHING_INHERITED
     before, unreadable = list[Progress](), list[Next]()
-    for each in _one_after_the_other(way.before):
+    for each in way.replaced():
         try:
             before.append(world.rollouts.get(each.rollout))
         except (RecordUnreadable, UnknownRollout):
@@ -117,9 +117,3 @@ def _inherited(state: Progress, batch: Batch, names: Collection[str], world: Wor
     found = inherited(batch.cluster, before, {each.action: world.rollouts.members(rollout, each) for rollout, each in sent})
     lost = {name: None for name in names if any(each.reached(name, released.stage_of) for each in unreadable)}
     return found._replace(ready=lost | dict(found.ready))
-
-
-def _one_after_the_other(way: Next | None) -> Iterator[Next]:
-    while way is not None:
-        yield way
-        way = way.before

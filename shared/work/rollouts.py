@@ -436,8 +436,8 @@ def place(rollout: str, cluster: str, world: World, now: datetime, *, last: bool
     stages = _stages_in(cluster, revision, progress, world)
     candidates = list(_candidates(cluster, revision, world, last))
     way = released.about.next
-    before = way.before if way is not None and way.rollout == rollout else None
-    shaky = frozenset(each.name for each in candidates if before and before.reached(each.name, released.stage_of))
+    before = list(way.replaced()) if way is not None and way.rollout == rollout else []
+    shaky = frozenset(each.name for each in candidates if any(one.reached(each.name, released.stage_of) for one in before))
     standing = resolve(stages, candidates, world.settings.field_managers, shaky)
     later = [Later(stage, below) for stage, below in standing.later]
     index = world.rollouts.places.keep(rollout, cluster, standing.stages, len(stages), later)

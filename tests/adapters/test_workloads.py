@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from shared.adapters.kubernetes import Kubernetes
-from shared.adapters.kubernetes_tables import statuses, tables
+from shared.adapters.kubernetes_tables import available, statuses, tables
 from shared.ports import Refused, Unavailable
 from tests.kube_apiserver import running_status
 
@@ -144,6 +144,24 @@ def test_the_role_for_it_in_the_examples_is_enough_and_lets_nobody_read_a_pod_by
     finally:
         for kind in ("clusterrolebindings", "clusterroles"):
             real_fleet._request("DELETE", f"/apis/rbac.authorization.k8s.io/v1/{kind}/{role}")
+
+
+def test_a_row_of_pods_counts_where_it_runs_with_all_its_containers_and_gates_and_is_of_the_daemon_set() -> None:
+    rows = [
+        ("cni-aaaaa", "1/1", "Running", "n1", "<none>"),
+        ("cni-aaaab", "2/2", "Running", "n2", "1/1"),
+        ("cni-aaaac", "1/2", "Running", "half", "<none>"),
+        ("cni-aaaad", "1/1", "Terminating", "going", "<none>"),
+        ("cni-aaaae", "1/1", "Running", "gated", "0/1"),
+        ("cni-web-7d9c8-aaaaf", "1/1", "Running", "of-a-deployment", "<none>"),
+        ("cniaaaaag", "1/1", "Running", "of-another", "<none>"),
+    ]
+    columns = [{"name": name} for name in ("Name", "Ready", "Status", "Node", "Readiness Gates")]
+    body = {"metadata": {}, "columnDefinitions": columns, "rows": [{"cells": row} for row in rows]}
+    assert list(available(tables.decode(json.dumps(body).encode()), "cni")) == ["n1", "n2"]
+    long = "a" * 70
+    body["rows"] = [{"cells": (long[:58] + "bbbbb", "1/1", "Running", "n1", "<none>")}]
+    assert list(available(tables.decode(json.dumps(body).encode()), long)) == ["n1"]
 
 
 def test_a_table_without_the_columns_that_count_is_no_answer() -> None:

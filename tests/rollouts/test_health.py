@@ -9,16 +9,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 from pydantic import ValidationError
 
 from shared.domain.documents.kinds import REST, RolloutSpec
 from shared.domain.names import REJECTED
 from shared.domain.rollouts.decisions import Done, Facts, Open, Stop, Wait, after, decide
-from shared.domain.rollouts.health import AGAIN, KEPT, Seen, baseline, looked
-from shared.domain.rollouts.progress import Baseline, Doubts, Fact, Health, Progress, Said, Stage
+from shared.domain.rollouts.health import AGAIN, KEPT, Seen, baseline, inherited, looked
+from shared.domain.rollouts.progress import Baseline, Batch, Doubts, Fact, Health, Progress, Said, Stage
 from shared.ports import Refused, Unavailable
-from tests.rollouts.rolling import CANARY, HALF, Rolling
+from tests.rollouts.rolling import CANARY, HALF, Rolling, a_rollout
+from tests.stories.fleet import a_policy
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 EVERY = [f"n{number}" for number in range(10)]
@@ -297,6 +300,20 @@ def test_a_cluster_that_does_not_say_how_its_pods_are_gets_nothing_and_is_tried_
     assert fleet.status.phase == "done"
 
 
+def test_what_counts_is_how_it_was_before_the_first_try_that_was_sent(fleet: Rolling) -> None:
+    with_pods(fleet, SOME)
+    fleet.cluster.before = refusing("daemon_sets")
+    fleet.starts()
+    fleet.cluster.before = lambda _call, _node: None
+    fleet.says("retry")
+    fleet.cluster.set_daemon_set("n0", CNI, False)
+    for _ in range(2):
+        fleet.later(minutes=1)
+        fleet.later(minutes=1)
+        assert (fleet.status.phase, fleet.status.reason) == ("stopped", "DaemonSetsUnavailable")
+        fleet.says("retry")
+
+
 def test_a_cluster_that_gets_nothing_because_it_says_nothing_is_taken_back_without_a_trace(fleet: Rolling) -> None:
     with_pods(fleet, SOME)
     fleet.cluster.before = refusing("daemon_sets")
@@ -531,3 +548,119 @@ def test_a_batch_that_was_opened_without_a_look_may_not_pass_before_there_was_on
     decision = decide(rollout, ended, NOW)
     assert isinstance(decision, Wait)
     assert decision.reason == "HealthUnknown"
+
+
+# --- a rollout that takes the place of another
+
+
+def takes_its_place(fleet: Rolling, *stages: Mapping[str, Any], **spec: Any) -> None:
+    fleet.commits(a_policy("tiers", {}, {"tier": f"newer-{fleet.now:%H%M}", "lane": "fast"}), a_rollout(*stages, **spec), adopted=False)
+    fleet.starts(supersede=True)
+
+
+def test_harm_that_a_rollout_did_is_no_baseline_of_the_one_that_takes_its_place(fleet: Rolling) -> None:
+    with_pods(fleet, SOME)
+    fleet.starts()
+    fleet.cluster.set_ready("n0", False)
+    fleet.cluster.set_daemon_set("n1", CNI, False)
+    fleet.cluster.set_unschedulable("shop", 3)
+    takes_its_place(fleet, SOME, health=ALL_OF_IT)
+    fleet.later(minutes=1)
+    assert (fleet.status.phase, fleet.status.reason) == ("stopped", "NodesNotReady")
+    health = fleet.world.rollouts.get(fleet.rollout).health
+    assert [each.turned for each in (health.nodes, health.daemon_sets, health.pods)] == [
+        ["default/n0"],
+        ["default/n1 kube-system/cni"],
+        ["default/shop"],
+    ]
+
+
+def test_what_was_so_before_the_first_of_several_rollouts_is_what_counts_and_what_joins_is_looked_at_now(fleet: Rolling) -> None:
+    with_pods(fleet, SOME)
+    fleet.cluster.set_ready("n1", False)
+    fleet.starts()
+    fleet.cluster.set_daemon_set("n0", CNI, False)
+    takes_its_place(fleet, CANARY | {"approval": "before"}, health=ALL_OF_IT)  # it never opens
+    takes_its_place(fleet, {"name": "more", "nodes": {"names": ["n5"]}, "soak": "10m"}, health=ALL_OF_IT)
+    (batch,) = fleet.world.rollouts.get(fleet.rollout).batches
+    names = fleet.world.rollouts.members(fleet.world.rollouts.get(fleet.rollout), batch)
+    assert sorted(names) == ["n0", "n1", "n2", "n5"]
+    assert batch.before is not None
+    assert (list(batch.before.others), batch.before.daemon_sets) == (["n1"], {CNI: "*"})
+    fleet.later(minutes=1)
+    assert (fleet.status.phase, fleet.status.reason) == ("stopped", "DaemonSetsUnavailable")
+
+
+def test_a_rollout_that_takes_the_place_of_an_aborted_one_goes_by_what_was_before_that(fleet: Rolling) -> None:
+    with_pods(fleet, SOME)
+    fleet.starts()
+    fleet.cluster.set_ready("n0", False)
+    fleet.says("abort")
+    fleet.commits(a_policy("tiers", {}, {"tier": "newest", "lane": "fast"}), a_rollout(SOME), adopted=False)
+    fleet.starts()
+    fleet.later(minutes=1)
+    assert (fleet.status.phase, fleet.status.reason) == ("stopped", "NodesNotReady")
+
+
+def test_after_a_rollout_was_taken_back_what_there_is_counts_again(fleet: Rolling) -> None:
+    with_pods(fleet, SOME)
+    fleet.starts()
+    fleet.says("revert")
+    fleet.cluster.set_ready("n0", False)
+    fleet.commits(a_policy("tiers", {}, {"tier": "newest", "lane": "fast"}), a_rollout(SOME), adopted=False)
+    fleet.starts()
+    fleet.later(minutes=5)
+    fleet.later(minutes=5)
+    assert fleet.status.phase == "done"
+
+
+def test_what_nobody_can_read_any_more_of_the_rollout_before_is_not_known(fleet: Rolling) -> None:
+    with_pods(fleet, SOME)
+    first = fleet.starts()
+    fleet.cluster.set_ready("n0", False)
+    states = [key for key in fleet.world.store.keys(f"rollouts/{first.id}/") if key.count("/") == 2]
+    fleet.world.store.create(f"rollouts/{first.id}/{len(states) + 1:06}.json", b"{")
+    takes_its_place(fleet, SOME)
+    fleet.later(minutes=1)
+    assert (fleet.status.phase, fleet.status.reason) == ("running", "HealthUnknown")
+    assert fleet.status.message == "stage some: it is not known whether default/n0 may be called Ready"
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_whatever_rollouts_follow_each_other_each_node_is_measured_by_how_it_was_before_the_first_that_reached_it(
+    data: st.DataObject,
+) -> None:
+    names = [f"n{number}" for number in range(6)]
+    truth, before = dict[str, tuple[bool | None, bool]](), list[Progress]()
+    for number in range(data.draw(st.integers(1, 4))):
+        reached = [name for name in names if name in truth] + data.draw(
+            st.lists(st.sampled_from([n for n in names if n not in truth]), unique=True) if len(truth) < 6 else st.just([])
+        )
+        reached = reached if data.draw(st.booleans()) else []  # one that never opens
+        ready = {name: data.draw(st.sampled_from([True, False, None])) for name in names}
+        pods = {name for name in names if data.draw(st.booleans())}
+        pending = data.draw(st.integers(0, 3))
+        seen = Seen(ready, {CNI: pods}, {"shop": pending} if pending else {})
+        members = {batch.action: list(names_of(batch)) for rollout in before for batch in rollout.batches}
+        known = baseline(reached, seen, inherited("c0", reversed(before), members))
+        for name in reached:
+            truth.setdefault(name, (ready[name], name in pods))
+        expected = {name: truth[name] for name in reached}
+        assert {name for name, (was, _) in expected.items() if was is False} == set(known.others)
+        assert {name for name, (was, _) in expected.items() if was is None} == set(known.unknown)
+        bits = known.daemon_sets.get(CNI, "0")
+        assert [name for place, name in enumerate(reached) if bits == "*" or int(bits, 16) >> place & 1] == [
+            name for name in reached if truth[name][1]
+        ]
+        if reached:
+            first = next((rollout.batches[0].before for rollout in before if rollout.batches), known)
+            assert first is not None
+            assert known.unschedulable == first.unschedulable
+        rollout = a_rollout_of(1, 1, 0)
+        opened_by = [Batch(0, "c0", 0, len(reached), "+".join([f"a{number}", *reached]), NOW, before=known)] if reached else []
+        before.append(structs.replace(rollout, id=f"r{number}", batches=opened_by))
+
+
+def names_of(batch: Batch) -> Sequence[str]:
+    return batch.action.split("+")[1:]

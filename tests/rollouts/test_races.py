@@ -95,6 +95,17 @@ def test_what_a_rollout_has_reached_is_in_the_first_stage_of_the_one_that_takes_
     assert {name: tier for name, tier in fleet.tiers().items() if tier != "old"} == {"n0": "newer", "n1": "newer"}
 
 
+def test_what_a_rollout_has_reached_is_in_the_first_stage_of_the_next_but_one_where_the_next_never_opened(fleet: Rolling) -> None:
+    fleet.ten_nodes(CANARY)
+    fleet.starts()
+    for name in ("n1", "n2"):
+        other = {"name": "canary", "nodes": {"names": [name]}, "approval": "before", "soak": "10m"}
+        fleet.commits(a_policy("tiers", {}, {"tier": f"for-{name}"}), a_rollout(other), adopted=False)
+        fleet.starts(supersede=True)
+    fleet.says("approve", "canary")
+    assert {name: tier for name, tier in fleet.tiers().items() if tier != "old"} == {"n0": "for-n2", "n2": "for-n2"}
+
+
 def test_what_a_rollout_has_reached_keeps_it_until_the_one_that_takes_its_place_opens(fleet: Rolling) -> None:
     fleet.ten_nodes(CANARY)
     fleet.starts()

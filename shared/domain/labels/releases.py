@@ -10,7 +10,7 @@ override. What an unfinished action may have to give back stays in the state: `u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -118,6 +118,13 @@ class Next(msgspec.Struct, frozen=True, omit_defaults=True):
             return False
         stage = stage_of(self.rollout, node)
         return stage < self.stage or (stage == self.stage and place_of(node) <= self.upto)
+
+    def replaced(self) -> Iterator[Next]:
+        """The unfinished rollouts whose place it took, the newest of them first."""
+        before = self.before
+        while before is not None:
+            yield before
+            before = before.before
 
 
 class State(msgspec.Struct, frozen=True):

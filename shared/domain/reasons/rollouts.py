@@ -46,7 +46,7 @@ ROLLOUTS = Group(
             "new labels send it away; a second look half a minute later stops it",
             "`kubectl get pods -o wide --field-selector spec.nodeName=NODE` in its namespace; `hullmark rollout revert ID`, or `retry ID` "
             "once it is back. Where it is meant to leave: a rollout with `daemonSets: false`",
-            causes="a selector, an affinity or a toleration of the DaemonSet goes by labels that the change took or set; or its update failed",
+            causes="a selector, an affinity or a toleration of the DaemonSet goes by labels that changed; or its update failed",
         ),
         "PodsUnschedulable": Reason(
             "the scheduler has no node for more pods of a namespace than when the stage began; a second look half a minute later stops it",
@@ -59,8 +59,8 @@ ROLLOUTS = Group(
             "list them, nodes have no Ready condition, or none is Ready",
             "look at the cluster, its nodes, and Hullmark's rights there (`examples/rbac.yaml`); it goes on once it knows. "
             "`hullmark rollout abort ID` or `revert ID` ends it",
-            causes="the API server does not answer, its listing lacks the condition Ready, the role for pods is not there, or the nodes were "
-            "down before",
+            causes="the API server does not answer, its listing lacks the condition Ready, the role for pods is missing, or the nodes "
+            "were down before",
         ),
         "EmptyStage": Reason(
             "no node of any cluster is meant by a stage, so nothing opened: an empty stage would show nothing",
