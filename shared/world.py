@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from shared.ledger.fleets import Fleets, Opener
     from shared.ledger.revisions import Revision
     from shared.ledger.rollouts import Rollouts
+    from shared.ledger.sightings import Sightings
 
 KUBECTL = "kubectl:"
 """In HULLMARK_KUBECONFIGS: the kubeconfig that kubectl would use. The command line's default; functions have none."""
@@ -231,6 +232,13 @@ class World:
         from shared.ledger.rollouts import Rollouts
 
         return self.whole.rollouts if self.whole else Rollouts(self.store, self.releases.places)
+
+    @functools.cached_property
+    def sightings(self) -> Sightings:
+        """What is known of the clusters of rollouts for versions. Imported here, because most fleets have none."""
+        from shared.ledger.sightings import Sightings
+
+        return Sightings(self.store)
 
     @functools.cached_property
     def pauses(self) -> Pauses:

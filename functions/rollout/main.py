@@ -56,6 +56,8 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
         return fan_out(world, now)
     world = world.within(world.time_left())
     progress = world.rollouts.get(step.rollout)
+    if progress.change == "versions":
+        return watch_over(progress, world, now)
     if not busy(progress, world):
         progress = placed(entered(progress, world, now), world, now, last=last)
     looks = Looks(progress, world)
@@ -67,6 +69,20 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
     if progress.ended:  # whoever ended it may have been cut off before it was closed
         world.rollouts.close(progress.id)
     return tell(progress, facts, world, now)
+
+
+def watch_over(progress: Progress, world: World, now: datetime) -> str:
+    """Tell what a rollout for versions asks people, and end it with its document. What goes when is for version_check to ask."""
+    from shared.work.standing import asks, ended_with_its_document  # those that bring labels need none of it
+
+    progress = ended_with_its_document(progress, world, now)
+    if progress.ended:
+        world.rollouts.close(progress.id)
+    announce(progress, world, now)
+    waits = asks(progress) if progress.phase == "running" else []
+    for wait in waits:
+        remind(progress, wait, world, now)
+    return f"waits: {waits[0].reason}" if waits else progress.phase
 
 
 def placed(progress: Progress, world: World, now: datetime, *, last: bool) -> Progress:
@@ -124,21 +140,36 @@ def send(progress: Progress, facts: Facts, world: World) -> None:
 
 def tell(progress: Progress, facts: Facts, world: World, now: datetime) -> str:
     """Say what happened last, and for whom it waits; each once."""
-    said, about = progress.said, {"id": progress.id, "name": progress.name, "revision": progress.revision}
-    changed = about | {"phase": progress.phase, "verb": said.verb, "by": said.by, "reason": said.reason, "message": said.message}
-    once(progress.id, f"{said.verb}-{len(progress.batches)}-{said.at:%Y%m%dT%H%M%S.%f}", ROLLOUT_CHANGED, changed, world, now)
+    announce(progress, world, now)
     decision = decide(progress, facts, now)
     if not isinstance(decision, Wait):
         return progress.phase
-    if decision.who and decision.since:
-        day = max(day for day in REMINDERS if now >= decision.since + timedelta(days=day) or day == 0)
-        waits = {"reason": decision.reason, "message": decision.message, "since": decision.since.isoformat(), "who": decision.who}
-        until = {"until": decision.until.isoformat()} if decision.until else {}
-        if asked := decision.approval and progress.asked_for(*decision.approval):
-            until["impact"] = asked.digest
-        name = f"waits-{decision.reason}-{decision.since:%Y%m%dT%H%M%S.%f}-{day}"
-        once(progress.id, name, ROLLOUT_WAITS, about | waits | until, world, now)
+    asked = decision.approval and progress.asked_for(*decision.approval)
+    remind(progress, decision, world, now, asked.digest if asked else "")
     return f"waits: {decision.reason}"
+
+
+def announce(progress: Progress, world: World, now: datetime) -> None:
+    """Say what happened last, once."""
+    said = progress.said
+    changed = {"phase": progress.phase, "verb": said.verb, "by": said.by, "reason": said.reason, "message": said.message}
+    name = f"{said.verb}-{len(progress.batches)}-{said.at:%Y%m%dT%H%M%S.%f}"
+    once(progress.id, name, ROLLOUT_CHANGED, _about(progress) | changed, world, now)
+
+
+def remind(progress: Progress, wait: Wait, world: World, now: datetime, impact: str = "") -> None:
+    """Say for whom it waits, where it is for somebody; again after some days."""
+    if not (wait.who and wait.since):
+        return
+    day = max(day for day in REMINDERS if now >= wait.since + timedelta(days=day) or day == 0)
+    waits = {"reason": wait.reason, "message": wait.message, "since": wait.since.isoformat(), "who": wait.who}
+    until = ({"until": wait.until.isoformat()} if wait.until else {}) | ({"impact": impact} if impact else {})
+    name = f"waits-{wait.reason}-{wait.since:%Y%m%dT%H%M%S.%f}-{day}"
+    once(progress.id, name, ROLLOUT_WAITS, _about(progress) | waits | until, world, now)
+
+
+def _about(progress: Progress) -> dict[str, object]:
+    return {"id": progress.id, "name": progress.name, "revision": progress.revision}
 
 
 def once(rollout: str, name: str, kind: NoticeKind, data: dict[str, object], world: World, now: datetime) -> None:

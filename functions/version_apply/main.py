@@ -28,6 +28,7 @@ from shared.domain.versions.semver import InvalidVersion, parse
 from shared.domain.versions.skew import behind, within_skew
 from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
+from shared.ledger.revisions import Revision
 from shared.messages import LAST_ATTEMPT, ComponentUpdate, Delivery, Notice, PartResult, TryAgain, VersionUpdate
 from shared.ports import ClusterError, Fleet, Stale, Unavailable
 from shared.work.control import parked
@@ -92,6 +93,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
         ]
         taken = carry_out([step for step in steps if step.key not in held], *cluster, left)
         outcomes += [saying_why(task, outcome) for outcome in taken]
+    keep_failures(task, outcomes, revision, world, now)
     return tell(task, outcomes, revision.number if revision else 0, world, now, last=last)
 
 
@@ -135,6 +137,20 @@ def saying_why(task: VersionUpdate, outcome: Outcome) -> Outcome:
     """What became of a step, with why it was taken although something would have kept it back."""
     waived = next((update.waived for update in task.updates if _step(update).key == outcome.subject), "")
     return outcome.model_copy(update={"message": f"{outcome.message}; {waived}"}) if waived and outcome.outcome == "changed" else outcome
+
+
+def keep_failures(task: VersionUpdate, outcomes: list[Outcome], revision: Revision | None, world: World, now: datetime) -> None:
+    """Keep which lines of the cluster failed for good, so that waves stop there. One that a later try may cure is none."""
+    failed = {outcome.subject: outcome.message for outcome in outcomes if outcome.outcome == "failed" and not outcome.retryable}
+    if not failed:
+        return
+    from shared.domain.waves.decisions import line_of  # few updates fail
+    from shared.domain.waves.sightings import Failure
+    from shared.work.waves import tried_and_failed
+
+    steps = {f"{update.component}/{update.subject}": update for update in task.updates}
+    lines = {line_of(steps[key].component, steps[key].subject, steps[key].image): (steps[key].to, text) for key, text in failed.items()}
+    tried_and_failed(name_of(task), {line: Failure(to, now, text) for line, (to, text) in lines.items()}, revision, world, now)
 
 
 def name_of(task: VersionUpdate) -> str:

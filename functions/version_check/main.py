@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import functions_framework
 from cloudevents.http import CloudEvent
@@ -21,15 +22,20 @@ from shared.domain.names import UPDATE_VERSIONS
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.decisions import Decision, Update
-from shared.domain.versions.fleets import FleetView
+from shared.domain.versions.fleets import FleetView, Trouble
+from shared.domain.versions.holding import any_of
 from shared.domain.versions.notices import Due, due, told_of
 from shared.domain.versions.plans import ClusterPlan, Planner, going, updates_of
 from shared.ledger.actions import deadline
 from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
+from shared.ledger.revisions import Revision
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
 from shared.work.version_holds import version_holds
 from shared.world import World
+
+if TYPE_CHECKING:
+    from shared.work.waves import Standing
 
 BATCH = 500
 """Messages published at a time: a fleet of 10,000 clusters is never all in memory."""
@@ -61,12 +67,14 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
     seen = fleets.view(world.time_left())
     holds = version_holds(seen.fleets, in_force, world)
     view = holds.over(seen)
-    planner = Planner(view, holds)
+    waves = waves_of(revision, view, fleets.troubles, world, now, keep=not check.dry_run)
+    planner = Planner(view, any_of(holds, waves.holding), waves.staged) if waves else Planner(view, holds)
     sent = Sent(world.store, now)
     tally: Counter[str] = Counter()
     updates: list[VersionUpdate] = []
     fresh: list[Due] = []
-    for plan in planner.plan(now, wanted(check, view, tally)):
+    plans = planner.plan(now, wanted(check, view, tally))
+    for plan in waves.cleared(plans, world, now, forced=check.force_window) if waves and not check.dry_run else plans:
         if not check.dry_run:
             timeline = planner.timeline(plan.cluster)
             notices = due(plan, timeline.profile if timeline else None, now)
@@ -81,9 +89,22 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
     if not check.dry_run:
         fresh += [notice for notice in (told_of(trouble, now) for trouble in fleets.troubles) if not sent.knows(notice.key)]
         tally["notices"] += send(updates, fresh, sent, world, now)
+        if waves:
+            waves.ask(world, now)
         sent.forget()
     tally["unreachable"] += len(fleets.unreachable)
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"
+
+
+def waves_of(
+    revision: Revision | None, view: FleetView, troubles: Iterable[Trouble], world: World, now: datetime, *, keep: bool
+) -> Standing | None:
+    """The rollouts for versions that are in force, about the clusters as they were just seen; None where there are none."""
+    if revision is None or not any(spec.change == "versions" for spec in revision.policies.rollouts.values()):
+        return None
+    from shared.work.waves import standing  # most fleets have none
+
+    return standing(revision, view, troubles, world, now, keep=keep)
 
 
 def wanted(check: VersionCheck, view: FleetView, tally: Counter[str]) -> list[FleetCluster]:

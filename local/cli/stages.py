@@ -17,14 +17,14 @@ from shared.work.rollouts import ApprovalImpact, RolloutStatus, StageStatus
 PLACES = 5
 """Most clusters that are listed for a stage."""
 COLUMNS = ("stage", "state", "nodes done", "failed", "missing", "waits for")
+OF_VERSIONS = ("stage", "state", "clusters in order", "failed", "missing", "waits for")
 
 
 def view(seen: RolloutStatus) -> Iterator[Any]:
     """A rollout for people: what the status page shows of it, in 80 columns."""
-    yield Text(
-        f"{seen.name}: {seen.phase}, revision {seen.revision} to {_where(seen)}, started by {seen.started_by} at {at(seen.started_at)}"
-    )
-    yield grid(COLUMNS, [_row(stage) for stage in seen.stages])
+    what = "versions, cluster by cluster" if seen.change == "versions" else f"revision {seen.revision} to {_where(seen)}"
+    yield Text(f"{seen.name}: {seen.phase}, {what}, started by {seen.started_by} at {at(seen.started_at)}")
+    yield grid(OF_VERSIONS if seen.change == "versions" else COLUMNS, [_row(stage) for stage in seen.stages])
     for stage in seen.stages:
         yield from (Text(f"  {line}") for line in _details(stage))
     if seen.reason:
@@ -38,7 +38,7 @@ def view(seen: RolloutStatus) -> Iterator[Any]:
 def impact_lines(impact: ApprovalImpact) -> Iterator[str]:
     """What an approval lets happen."""
     yield f"impact {impact.digest}, {', '.join(impact.stages) or 'no stage'}, as counted at {at(impact.at)}:"
-    yield from (f"  {line}" for line in worded(impact.clusters))
+    yield from (f"  {line}" for line in (*worded(impact.clusters), *impact.versions))
 
 
 def _where(seen: RolloutStatus) -> str:
@@ -58,6 +58,9 @@ def _details(stage: StageStatus) -> Iterator[str]:
         more = f" and {stage.clusters - PLACES} more" if stage.clusters > PLACES else ""
         shares = ", ".join(f"{share.cluster} {share.released} of {share.nodes}" for share in stage.where[:PLACES])
         yield f"{stage.name} is released to {shares}{more}"
+    yield from (f"{stage.name} runs {line}" for line in stage.runs)
+    if stage.runs and stage.message:
+        yield f"{stage.name} waits: {stage.message}"
     yield from (f"{stage.name}: {_in_words(cause)}" for cause in stage.causes)
 
 

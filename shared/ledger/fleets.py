@@ -19,7 +19,7 @@ from shared.domain.actions import UNREADABLE
 from shared.domain.documents.access import Outdated
 from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
-from shared.domain.versions.clusters import FleetCluster, VersionStep
+from shared.domain.versions.clusters import UNKNOWN, FleetCluster, Health, VersionStep
 from shared.domain.versions.fleets import FleetView, Trouble
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import Gardener, gardener
@@ -52,7 +52,7 @@ class DocumentFleet:
         changed = {key.split("/")[1] + "/" + key.split("/")[2] for key in self._store.keys("fleet/")} if self._shoots else set()
         for name, cluster in self._shoots.items():
             try:
-                yield self._now(cluster) if _folder(name) in changed else cluster
+                yield self._now(cluster) if _folder(name) in changed else _on_paper(cluster)
             except RecordUnreadable as torn:  # what it runs is unknown: it is left alone, the others go on
                 self.unreadable[name] = str(torn)
 
@@ -94,7 +94,7 @@ class DocumentFleet:
         return True
 
     def _now(self, cluster: FleetCluster) -> FleetCluster:
-        return _moved(cluster, self._changes(cluster.id)[1])[0]
+        return _on_paper(_moved(cluster, self._changes(cluster.id)[1])[0])
 
     def _numbers(self, name: str) -> dict[int, str]:
         return numbered(self._store.keys(f"fleet/{_folder(name)}/"))
@@ -112,6 +112,11 @@ class DocumentFleet:
             if before is not None:
                 break
         return max(keys, default=0), steps
+
+
+def _on_paper(cluster: FleetCluster) -> FleetCluster:
+    """A Shoot that is a document and has no status is in order: nothing runs that could not be."""
+    return replace(cluster, health=Health(True)) if cluster.health == UNKNOWN else cluster
 
 
 def _moved(cluster: FleetCluster, steps: Iterable[VersionStep]) -> tuple[FleetCluster, list[VersionStep]]:

@@ -77,6 +77,8 @@ def catch_up(world: World, now: datetime) -> None:
 
 
 def _known(name: str, spec: RolloutSpec, revision: Revision, world: World) -> OnCommit:
+    if spec.change == "versions":
+        return OnCommit(name=name)
     return OnCommit(name=name, id=_id(name, revision), clusters=clusters_meant(spec, revision, world))
 
 
@@ -86,6 +88,8 @@ def _id(name: str, revision: Revision) -> str:
 
 
 def _start(name: str, spec: RolloutSpec, revision: Revision, world: World, now: datetime) -> OnCommit:
+    if spec.change == "versions":
+        return _stand(name, revision, world, now)
     found = _judged(name, spec, Documents(revision, revision.about.design), world)
     if found.reason:
         return found
@@ -100,8 +104,17 @@ def _start(name: str, spec: RolloutSpec, revision: Revision, world: World, now: 
     return found.model_copy(update={"id": rollout})
 
 
+def _stand(name: str, revision: Revision, world: World, now: datetime) -> OnCommit:
+    """Start a rollout for versions, which stands from one commit to the next."""
+    from shared.work.standing import start  # few rollouts are for versions
+
+    return OnCommit(name=name, id=start(name, revision.number, revision.about.by, world, now).id)
+
+
 def _judged(name: str, spec: RolloutSpec, documents: Documents, world: World) -> OnCommit:
     """Where a document's rollout would go, and why it does not start by itself, if that is so."""
+    if spec.change == "versions":
+        return OnCommit(name=name)
     clusters = clusters_meant(spec, documents.declared, world)
     found = OnCommit(name=name, clusters=clusters)
     if not clusters:

@@ -6,20 +6,20 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import structs
 from pydantic import BaseModel, ConfigDict
 from ulid import ULID
 
 from shared.domain.actions import REVISION_REJECTED, ActionOutcome
-from shared.domain.documents.kinds import REST, RolloutSpec, StageSpec, seconds
+from shared.domain.documents.kinds import RolloutSpec, StageSpec, seconds, stages_of
 from shared.domain.holds import Hold, longest
 from shared.domain.labels.impact import Accepting, Impact
 from shared.domain.names import REJECTED, SITE_ACTION_SUCCESS
 from shared.domain.rollouts.approvals import let_open
 from shared.domain.rollouts.causes import Cause, causes
-from shared.domain.rollouts.decisions import Facts, Stop, Wait, asks, budget, decide
+from shared.domain.rollouts.decisions import APPROVER, Facts, Stop, Wait, asks, budget, decide
 from shared.domain.rollouts.places import Candidate, resolve
 from shared.domain.rollouts.progress import (
     Batch,
@@ -29,6 +29,7 @@ from shared.domain.rollouts.progress import (
     Said,
     Stage,
     When,
+    Word,
     WrongPhase,
     approved,
     given,
@@ -44,6 +45,9 @@ from shared.work.holds import held
 from shared.work.intake import NO_REVISION, ROLLOUT_RUNNING, Refusal, Rejected
 from shared.work.planning import everything
 from shared.world import Labelled, World
+
+if TYPE_CHECKING:
+    from shared.work.standing import StageOfClusters
 
 NOTHING_ACCEPTED = Accepting()
 Control = Literal["approve", "pause", "resume", "abort", "revert", "retry"]
@@ -93,6 +97,8 @@ class StageStatus(BaseModel):
     """How many clusters have nodes of it."""
     where: list[Share] = []
     """Those with most nodes, where the rollout has several clusters."""
+    runs: list[str] = []
+    """Of a rollout for versions, whose units are clusters: what they run."""
     causes: list[Cause] = []
     """Why nodes failed or are missing, most nodes first; of a rollout that is asked for by its id."""
 
@@ -107,6 +113,8 @@ class ApprovalImpact(BaseModel):
     stages: list[str]
     """The stages that open."""
     clusters: dict[str, Impact] = {}
+    versions: list[str] = []
+    """Of a rollout for versions: which ones, of which profile and line."""
 
 
 class RolloutStatus(BaseModel):
@@ -117,6 +125,7 @@ class RolloutStatus(BaseModel):
     name: str
     revision: int
     phase: Phase
+    change: Literal["labels", "versions"] = "labels"
     clusters: list[str]
     started_by: str
     started_at: datetime
@@ -159,6 +168,8 @@ def start(name: str, by: str, world: World, now: datetime, accept: Accepting = N
     if spec is None:
         known = ", ".join(sorted(revision.policies.rollouts)) or "none"
         raise Rejected(Refusal("UnknownRolloutDocument", f"revision {revision.number} has no Rollout {name[:80]!r} (there: {known})"))
+    if spec.change == "versions":
+        return _start_versions(name, revision.number, by, world, now, supersede=supersede)
     clusters = {cluster: in_force.state(cluster) for cluster in _clusters(spec, revision, world)}
     said = Said("start", by, now)
     for cluster, released in clusters.items():
@@ -200,6 +211,18 @@ def begin(rollout: str, name: str, spec: RolloutSpec, revision: int, said: Said,
     )
 
 
+def _start_versions(name: str, revision: int, by: str, world: World, now: datetime, *, supersede: bool) -> Progress:
+    from shared.work import standing  # few rollouts are for versions
+
+    if supersede:
+        raise Rejected(
+            Refusal("NotForVersions", f"Rollout {name} is one for versions: it stands beside others, change its document instead")
+        )
+    progress = standing.start(name, revision, by, world, now)
+    nudge(progress.id, world)
+    return progress
+
+
 _CLOSING = {"finish": "finished", "revert": "reverted"}
 """What is released follows in the next step of a rollout that ended; until then nothing may begin on top of it."""
 
@@ -237,11 +260,6 @@ def nudge(rollout: str, world: World) -> None:
     """Have the function look at a rollout. A message that is lost costs the time to the next clock."""
     with contextlib.suppress(BusError):
         world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=rollout).outgoing()])
-
-
-def stages_of(spec: RolloutSpec) -> list[StageSpec]:
-    """The stages of a rollout, the rest at the end."""
-    return [*spec.stages, *([] if spec.stages and spec.stages[-1].name == REST else [StageSpec(name=REST)])]
 
 
 def _stage(spec: StageSpec) -> Stage:
@@ -343,6 +361,8 @@ def control(
     if verb == "pause" and not message.strip():
         raise Rejected(Refusal("ReasonRequired", "say why it is paused: whoever finds it so will want to know"))
     progress = world.rollouts.get(rollout)
+    if progress.change == "versions":
+        return _control_versions(progress, Said(verb, by, now, message=message), stage, impact, world)
     if verb == "revert" and progress.phase == "done":
         _refuse_if_replaced(progress, world)
     facts = facts_of(progress, world, now)
@@ -359,6 +379,14 @@ def control(
 
     changed = world.rollouts.change(rollout, change)
     nudge(rollout, world)
+    return changed
+
+
+def _control_versions(progress: Progress, said: Said, stage: str, impact: str, world: World) -> Progress:
+    from shared.work import standing
+
+    changed = world.rollouts.change(progress.id, lambda state: standing.given_word(state, said.verb, said, stage, impact))
+    nudge(progress.id, world)
     return changed
 
 
@@ -518,6 +546,8 @@ def _reached(progress: Progress, cluster: str, world: World) -> list[str]:
 
 def shown(progress: Progress, world: World, now: datetime, recall: Recall | None = None) -> RolloutStatus:
     """Where it stands, and what it waits for. With `recall`, the causes of failures too."""
+    if progress.change == "versions":
+        return _versions_shown(progress, world, now)
     facts = facts_of(progress, world, now)
     decision = decide(progress, facts, now)
     waits = decision if isinstance(decision, Wait | Stop) else None
@@ -553,6 +583,67 @@ def _impact_shown(progress: Progress, wanted: tuple[int, When], world: World) ->
     with contextlib.suppress(RecordUnreadable):
         clusters = world.rollouts.asked(progress.id, asked.digest)
     return ApprovalImpact(digest=asked.digest, at=asked.at, stages=stages, clusters=clusters)
+
+
+def _versions_shown(progress: Progress, world: World, now: datetime) -> RolloutStatus:
+    """Where a rollout for versions stands: what it waits for is what its first stage waits for that has to."""
+    from shared.work import standing
+
+    stages = [_clusters_shown(each) for each in standing.stages_shown(progress, world, now)]
+    waits = next((stage for stage in stages if stage.reason), None) if progress.phase == "running" else None
+    ask = progress.questions[0] if progress.questions and progress.phase == "running" else None
+    return RolloutStatus(
+        id=progress.id,
+        name=progress.name,
+        revision=progress.revision,
+        phase=progress.phase,
+        change="versions",
+        clusters=[],
+        started_by=progress.started.by,
+        started_at=progress.started.at,
+        stages=stages,
+        reason="AwaitingApproval" if ask else waits.reason if waits else progress.said.reason,
+        message=f"waits for a word on stage {ask.stage}: {standing.in_words(progress, ask.stage)}"
+        if ask
+        else waits.message
+        if waits
+        else progress.said.message,
+        since=ask.at if ask else progress.said.at,
+        until=waits.until if waits and not ask else None,
+        who=APPROVER if ask else "",
+        stage=ask.stage if ask else "",
+        impact=_versions_asked(progress, ask) if ask else None,
+        said_by=progress.said.by,
+    )
+
+
+def _versions_asked(progress: Progress, ask: Word) -> ApprovalImpact:
+    from shared.work import standing
+
+    digest, versions = standing.question_digest(progress, ask.stage), standing.asked_about(progress, ask.stage)
+    return ApprovalImpact(digest=digest, at=ask.at, stages=[ask.stage], versions=versions)
+
+
+def _clusters_shown(stage: StageOfClusters) -> StageStatus:
+    first = stage.waits[0] if stage.waits else None
+    state = "skipped" if not stage.clusters else "open" if stage.under_way else "waiting" if first else "through"
+    return StageStatus(
+        name=stage.about.name,
+        state=cast("Literal['waiting', 'open', 'through', 'skipped']", state),
+        nodes=stage.clusters,
+        opened=stage.under_way,
+        done=stage.clusters - stage.under_way - stage.failed - stage.silent,
+        failed=stage.failed,
+        behind=stage.silent,
+        budget=stage.budget,
+        soak=int(stage.about.soak.total_seconds()),
+        approval="before" if stage.about.before else "after" if stage.about.after else "none",
+        reason=first.held.reason if first else "",
+        message="; ".join(f"{each.profile} {each.line} {each.version}: {each.held.message}" for each in stage.waits),
+        until=first.held.until if first else None,
+        clusters=stage.clusters,
+        runs=list(stage.runs),
+    )
 
 
 def _stages_shown(progress: Progress, facts: Facts, approving: int, recall: Recall | None) -> list[StageStatus]:

@@ -296,7 +296,7 @@ REST = "rest"
 class RolloutSpec(StrictModel):
     """How a change reaches the nodes: stage by stage (docs/rollouts.md)."""
 
-    change: Literal["labels"] = "labels"
+    change: Literal["labels", "versions"] = "labels"
     clusters: ClusterMatch | None = None
     start: Literal["manual", "onCommit"] = "manual"
     stages: list[StageSpec] = []
@@ -312,6 +312,20 @@ class RolloutSpec(StrictModel):
         if REST in names[:-1]:
             raise ValueError(f"`{REST}` is the last stage: it has the nodes that no other one means")
         return self
+
+    @model_validator(mode="after")
+    def _versions_go_by_cluster_and_never_back(self) -> Self:
+        if self.change == "versions":
+            if selecting := next((stage.name for stage in self.stages if stage.nodes.restricts), None):
+                raise ValueError(f"stage {selecting}: a rollout of versions goes cluster by cluster: `clusters` selects them, not `nodes`")
+            if self.on_stop == "revert":
+                raise ValueError("onStop: a Kubernetes version cannot be taken back; only `pause` is possible where `change` is `versions`")
+        return self
+
+
+def stages_of(spec: RolloutSpec) -> list[StageSpec]:
+    """The stages of a rollout, the rest at the end."""
+    return [*spec.stages, *([] if spec.stages and spec.stages[-1].name == REST else [StageSpec(name=REST)])]
 
 
 class Rollout(HullmarkDocument):

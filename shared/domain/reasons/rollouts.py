@@ -7,7 +7,15 @@ from shared.domain.reasons.reason import Group, Reason
 ROLLOUTS = Group(
     title="Rollouts",
     said_by="rollouts (`hullmark rollout status`, `GET /v1.0/rollouts/ID`), their notices, refused requests",
-    modules=("shared/domain/rollouts/", "shared/work/", "shared/domain/labels/impact.py", "shared/ledger/", "functions/", "local/"),
+    modules=(
+        "shared/domain/rollouts/",
+        "shared/domain/waves/",
+        "shared/work/",
+        "shared/domain/labels/impact.py",
+        "shared/ledger/",
+        "functions/",
+        "local/",
+    ),
     reasons={
         "PlacesUnresolved": Reason(
             "it has just begun: the nodes of a cluster are being assigned to stages",
@@ -17,8 +25,25 @@ ROLLOUTS = Group(
             "nodes are being written; `hullmark actions show ID` tells how far that is",
             causes="nothing: it takes a third of a second for 200 nodes. For minutes: a slow API server, or a paused action",
         ),
-        "Soaking": Reason("a stage is written and soaks; the next one opens at the time given"),
-        "WaitingForStage": Reason("the stage before it is not through yet; what that one waits for is told there"),
+        "Soaking": Reason("a stage is written, or its clusters run the version, and soaks; the next one opens at the time given"),
+        "WaitingForStage": Reason(
+            "the stage before it is not through yet, the rollout has not begun, or as many are under way as may be; the message says which"
+        ),
+        "NothingToQualify": Reason(
+            "no cluster of an earlier stage has the same profile and minor, so nothing can show how the version is",
+            "`hullmark rollout approve ID STAGE`, or put such a cluster into an earlier stage",
+        ),
+        "StageFailed": Reason(
+            "more clusters of an earlier stage failed with the version than `stopWhen.failed` allows; it goes no further, whatever expires",
+            "repair them: healthy through the soak, they let it go on; where an update was refused, `hullmark rollout retry ID`",
+        ),
+        "BudgetSpent": Reason(
+            "more clusters of the stage itself failed with the version than `stopWhen.failed` lets pass; no more of them get it",
+            "repair them, then `hullmark rollout retry ID`",
+        ),
+        "AheadOfLaterStages": Reason(
+            "the version expires, and the stage leaves it so early that the later ones can see how its clusters do before they have to"
+        ),
         "AwaitingApproval": Reason(
             "a stage needs a person's word, before it begins or after its soak; the status says what that lets happen",
             "`hullmark rollout approve ID STAGE`, or `revert`",
@@ -100,6 +125,9 @@ ROLLOUTS = Group(
         "UnknownRollout": Reason("there is no rollout of this id, or it has no such batch", "`hullmark rollout status` lists them"),
         "UnknownRolloutDocument": Reason(
             "the newest revision has no Rollout document of this name", "name one that the message lists, or commit one"
+        ),
+        "NotForVersions": Reason(
+            "the word says nothing to a rollout for versions: a Kubernetes version cannot be taken back", "do what the message says"
         ),
         "WrongPhase": Reason("the rollout can't do that in its present phase", "do what the message says"),
         "ImpactRequired": Reason("an approval says which impact it is for", "`hullmark rollout approve ID STAGE` shows it and names it"),

@@ -15,6 +15,7 @@ VERSIONS = Group(
     said_by="`hullmark versions plan|why|calendar`, the notices about versions, the steps of `update_versions`",
     modules=(
         "shared/domain/versions/",
+        "shared/domain/waves/",
         "shared/ledger/fleets.py",
         "shared/work/holds.py",
         "shared/work/version_holds.py",

@@ -34,7 +34,7 @@ class OnCommit(BaseModel):
 
 def starting(policies: Policies) -> list[tuple[str, RolloutSpec]]:
     """The Rollout documents that start with a commit, by name."""
-    return [(name, spec) for name, spec in sorted(policies.rollouts.items()) if spec.start == "onCommit" and spec.change == "labels"]
+    return [(name, spec) for name, spec in sorted(policies.rollouts.items()) if spec.start == "onCommit"]
 
 
 def content_of(policies: Policies, design: str, cluster: str) -> str:

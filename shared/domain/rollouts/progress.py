@@ -135,6 +135,30 @@ class Asked(msgspec.Struct, frozen=True):
     at: datetime
 
 
+class Word(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That a version, of a profile and line, may enter a stage or was good there: asked for, or said by a person."""
+
+    stage: str
+    when: When
+    profile: str
+    line: str
+    version: str
+    at: datetime
+    by: str = ""
+
+    @property
+    def about(self) -> tuple[str, When, str, str, str]:
+        """What it is about, whoever says it and when."""
+        return self.stage, self.when, self.profile, self.line, self.version
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """A cluster that was let go: when, and to which version on which line."""
+
+    at: datetime
+    moves: dict[str, str]
+
+
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     """What brought about this object of the chain."""
 
@@ -190,6 +214,14 @@ class Progress(msgspec.Struct, frozen=True):
     unschedulable_pods: bool = False
     """Whether no more pods may become unschedulable."""
     health: Health = HEALTHY
+    change: Literal["labels", "versions"] = "labels"
+    """One of versions has no batches and never ends by itself: its stages are those of the document in force."""
+    questions: list[Word] = []
+    """What people are asked about versions."""
+    words: list[Word] = []
+    """What they have said about versions."""
+    openings: dict[str, Opening] = {}
+    """Clusters that were let go and are not known to be through with it."""
 
     @property
     def looks(self) -> bool:

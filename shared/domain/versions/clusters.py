@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CONTAINERD
@@ -41,6 +41,17 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a cluster is in order; None: nobody can say, or an update is under way. `message`: what is wrong with it."""
+
+    healthy: bool | None = None
+    message: str = ""
+
+
+UNKNOWN = Health(None, "its fleet does not say how it is")
+
+
+@dataclass(frozen=True, slots=True)
 class FleetCluster:
     """One cluster of a fleet. `id` is `namespace/name`; `profile` the CloudProfile's name, `own` whether a NamespacedCloudProfile's.
 
@@ -65,6 +76,7 @@ class FleetCluster:
     """What its provider is still working on; empty: nothing."""
     not_ready: str = ""
     """Why its provider takes no new version of its control plane now (EKS' upgrade insights); empty: it does."""
+    health: Health = UNKNOWN
 
     @property
     def full_name(self) -> str:
@@ -149,7 +161,39 @@ def read_shoot(document: Document, problems: list[Problem]) -> FleetCluster:
         maintain="maintain" in (operation.strip() for operation in operations),
         deleting=metadata.text("deletionTimestamp") is not None,
         labels={key: str(value) for key, value in metadata.inner("labels").data.items()},
+        health=shoot_health(document.data),
     )
+
+
+def shoot_health(shoot: Mapping[str, Any]) -> Health:
+    """How a Shoot is by its status: its last operation has succeeded, on the newest spec, and every condition is True."""
+    metadata, status = _mapping(shoot.get("metadata")), _mapping(shoot.get("status"))
+    operation = _mapping(status.get("lastOperation"))
+    state, kind = operation.get("state"), operation.get("type")
+    listed = status.get("conditions")
+    conditions = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    if not conditions:
+        return UNKNOWN
+    if state in ("Failed", "Aborted", "Error"):
+        return Health(False, f"{kind} {state}: {operation.get('description') or 'no description'}")
+    behind = _number(metadata.get("generation")) > _number(status.get("observedGeneration"))
+    if behind or state in ("Processing", "Pending"):
+        return Health(None, "Gardener has not taken up its newest spec" if behind else f"{kind} {state}")
+    wrong = [each for each in conditions if each.get("status") != "True"]
+    if any(each.get("status") == "False" for each in wrong):
+        first = next(each for each in wrong if each.get("status") == "False")
+        return Health(False, f"{first.get('type')}: {first.get('message') or first.get('reason') or 'no message'}")
+    if wrong:
+        return Health(None, f"{wrong[0].get('type')} is {wrong[0].get('status')}")
+    return Health(True)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _pool(fields: Fields) -> Pool:

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.catalogue import AMD64, ARCHITECTURE, CONTAINERD, CloudProfile, Image, ImageVersion, MachineType, Runtime
-from shared.domain.versions.classification import DEPRECATED, EXPIRED, PREVIEW, UNAVAILABLE, Offered
+from shared.domain.versions.classification import DEPRECATED, EXPIRED, PREVIEW, SUPPORTED, UNAVAILABLE, Offered
 from shared.domain.versions.clusters import FleetCluster, Pool
 from shared.domain.versions.held import Held, Waived
 from shared.domain.versions.reasons import AUTO_UPDATE, IMAGE_REASONS, KUBERNETES_REASONS, MISSING, TRIGGERS
@@ -168,17 +168,7 @@ class VersionRules:
         """A pool's machine image, decided with the Kubernetes versions as they are before this run."""
         if pool.image is None or pool.image_version is None:
             return Keep("VersionNotDeclared")
-        machine = self._machine_types.get(pool.machine_type)
-        if machine is None:
-            error = f'machine type "{pool.machine_type}" of worker "{pool.name}" does not exist in cloudprofile'
-            return Stuck("UnknownMachineType", _image_error(pool.image, error))
-        architecture = pool.architecture or self._architectures[machine.name]
-        kubelet = cluster.kubernetes if pool.kubernetes is None else pool.kubernetes
-        capable = machine.name if self.profile.capabilities else ""
-        key = (pool.image, architecture, capable, pool.cri, pool.runtimes, kubelet, pool.image_version if pool.in_place else None)
-        track = self._kept.get(key)
-        if track is None:
-            track = self._kept[key] = self._keep(pool, cluster, pool.image)
+        track = self._image_track(pool, cluster, pool.image)
         if isinstance(track, Stuck):
             return track
         decided = (track, pool.image, pool.image_version, cluster.auto_image)
@@ -186,6 +176,34 @@ class VersionRules:
         if known is None:
             known = self._known_images[decided] = _decide_image(track, pool.image, pool.image_version, cluster.auto_image)
         return known
+
+    def _image_track(self, pool: Pool, cluster: FleetCluster, name: str) -> Track | Stuck:
+        """The versions of its image that a pool may run."""
+        machine = self._machine_types.get(pool.machine_type)
+        if machine is None:
+            error = f'machine type "{pool.machine_type}" of worker "{pool.name}" does not exist in cloudprofile'
+            return Stuck("UnknownMachineType", _image_error(name, error))
+        architecture = pool.architecture or self._architectures[machine.name]
+        kubelet = cluster.kubernetes if pool.kubernetes is None else pool.kubernetes
+        capable = machine.name if self.profile.capabilities else ""
+        key = (name, architecture, capable, pool.cri, pool.runtimes, kubelet, pool.image_version if pool.in_place else None)
+        if key not in self._kept:
+            self._kept[key] = self._keep(pool, cluster, name)
+        return self._kept[key]
+
+    def below(self, decision: Decision, cluster: FleetCluster) -> list[str]:
+        """What a cluster may take instead of the version that was decided: between the current one and that, the highest first.
+
+        Of Kubernetes only patches of the minor that it would move to. A pool's version is printed normalised.
+        """
+        pool = next((pool for pool in cluster.pools if f"worker/{pool.name}" == decision.component), None)
+        if not isinstance(decision.outcome, Update):
+            return []
+        if pool is not None and decision.subject == "machineImage":
+            track = self._image_track(pool, cluster, pool.image or "")
+            return [] if isinstance(track, Stuck) else track.between(decision.current or "", decision.outcome.to)
+        found = self._track().between(decision.current or "", decision.outcome.to, same_minor=True)
+        return found if pool is None else [str(parse(version)) for version in found]
 
     def outcome_of(self, decision: Decision, cluster: FleetCluster) -> VersionOutcome:
         """The outcome, by these rules, for the component of a cluster that a decision is about."""
@@ -360,6 +378,19 @@ class Track:
             if offer.stage not in without and version.key > key and keeps(version):
                 best, key = offer.text, version.key
         return best
+
+    def between(self, current: str, target: str, *, same_minor: bool = False) -> list[str]:
+        """The versions above one and below another that are neither expired nor in preview, the highest first."""
+        low, high = _parsed(current), _parsed(target)
+        if low is None or high is None:
+            return []
+        reach = _patches(parse(f"{high.major}.{high.minor}.0")) if same_minor else lambda _: True
+        found = {
+            offer.version.key: offer.text
+            for offer in reversed(self.offers)
+            if offer.version and offer.stage in (SUPPORTED, DEPRECATED) and low.key < offer.version.key < high.key and reach(offer.version)
+        }
+        return [found[key] for key in sorted(found, reverse=True)]
 
     def auto(self, current: Version, reach: Keeps) -> str | None:
         """The highest version above the current one within reach: one that is not deprecated, else a deprecated one."""

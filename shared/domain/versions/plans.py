@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from shared.domain.versions.answers import (
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
-from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, without_profile
+from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
 from shared.domain.versions.held import Held
 from shared.domain.versions.holding import Holding, nothing_holds, with_holds
 from shared.domain.versions.skew import behind, within_skew
@@ -46,12 +46,22 @@ class Planned(Protocol):
     def profile_key(self, cluster: FleetCluster) -> tuple[str, ...]: ...
 
 
+Staged = Callable[[FleetCluster, Sequence[Decision], VersionRules, datetime], Sequence[Decision]]
+"""(cluster, decisions, rules, now) → the decisions with other versions, where waves say so."""
+
+
+def as_decided(_cluster: FleetCluster, decisions: Sequence[Decision], _rules: VersionRules, _now: datetime) -> Sequence[Decision]:
+    """The rules alone choose."""
+    return decisions
+
+
 class Planner:
     """Plans the clusters of a fleet; every profile is compiled once for each stretch of time."""
 
-    def __init__(self, fleet: Planned, holding: Holding = nothing_holds) -> None:
+    def __init__(self, fleet: Planned, holding: Holding = nothing_holds, staged: Staged = as_decided) -> None:
         self.fleet = fleet
         self._holding = holding
+        self._staged = staged
         self._timelines: dict[tuple[str, ...], Timeline | None] = {}
 
     def timeline(self, cluster: FleetCluster) -> Timeline | None:
@@ -71,7 +81,8 @@ class Planner:
         if cluster.deleting:
             gone = Keep("ClusterDeleting")
             return [Decision(decision.component, decision.subject, decision.current, gone, decision.image) for decision in decisions]
-        return behind(with_holds(within_skew(decisions, cluster), cluster, self._holding, now))
+        staged = self._staged(cluster, decisions, timeline.at(now), now)
+        return behind(with_holds(within_skew(staged, cluster), cluster, self._holding, now))
 
     def plan(self, now: datetime, clusters: Iterable[FleetCluster] | None = None) -> Iterator[ClusterPlan]:
         """The plan of every cluster, one at a time."""

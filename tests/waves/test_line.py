@@ -1,0 +1,173 @@
+"""A version goes through a fleet in waves: from the clock to the answer of `rollout status`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from shared import telemetry, wiring
+from shared.domain.rollouts.progress import Progress, WrongPhase
+from shared.messages import RolloutStep
+from shared.work.intake import Rejected
+from shared.work.rollouts import RolloutStatus, control, shown, start
+from tests.versions.test_functions import Site, cloud_profile, shoot
+
+EVENING = datetime.fromisoformat("2026-11-21T22:10:00Z")
+VERSIONS = [{"version": "1.30.4"}, {"version": "1.30.1"}]
+STAGES = [{"name": "dev", "clusters": {"matchLabels": {"env": "dev"}}, "soak": "20h"}]
+
+
+def rollout(stages: Any = None, **spec: Any) -> dict[str, Any]:
+    body = {"change": "versions", "stages": STAGES if stages is None else stages, **spec}
+    return {"apiVersion": "hullmark.dev/v1", "kind": "Rollout", "metadata": {"name": "safe"}, "spec": body}
+
+
+def a_shoot(name: str, env: str, version: str = "1.30.1") -> dict[str, Any]:
+    return shoot(name, version, (), auto=True, labels={"env": env})
+
+
+class Waved(Site):
+    """A site whose versions go in waves."""
+
+    def night(self, number: int, minutes: int = 0, **fields: Any) -> None:
+        self.checks(EVENING + timedelta(days=number, minutes=minutes), **fields)
+
+    def begun(self) -> Progress:
+        progress = start("safe", "ada", self.world, self.now)
+        self.cloud.drain()
+        return progress
+
+    def status(self) -> RolloutStatus:
+        (rollout,) = self.world.rollouts.open()
+        return shown(self.world.rollouts.get(rollout), self.world, self.now)
+
+    def says(self, verb: Any, **more: Any) -> Progress:
+        (rollout,) = self.world.rollouts.open()
+        changed = control(rollout, verb, "ada", self.world, self.now, **more)
+        self.cloud.drain()
+        return changed
+
+    def runs(self, *names: str) -> list[str | None]:
+        return [self.live(f"garden/{name}").kubernetes for name in names]
+
+
+@pytest.fixture
+def site() -> Iterator[Waved]:
+    telemetry.write_to(None)
+    fleet = Waved()
+    fleet.now = EVENING - timedelta(hours=4)
+    yield fleet
+    wiring.install(None)
+
+
+def fleet_of(site: Waved, *more: dict[str, Any], document: dict[str, Any] | None = None) -> None:
+    site.commits(cloud_profile(VERSIONS), a_shoot("d", "dev"), a_shoot("p", "prod"), *more, document or rollout())
+
+
+def test_dev_goes_first_and_production_after_its_soak(site: Waved) -> None:
+    fleet_of(site)
+    site.begun()
+    site.night(0)
+    assert site.runs("d", "p") == ["1.30.4", "1.30.1"]
+    site.night(0, 20)
+    assert site.runs("p") == ["1.30.1"]
+    site.night(1)
+    assert site.runs("d", "p") == ["1.30.4", "1.30.4"]
+
+
+def test_nothing_goes_before_somebody_starts_it_and_then_its_status_says_what_every_stage_runs_and_waits_for(site: Waved) -> None:
+    fleet_of(site)
+    site.night(0)
+    assert site.runs("d", "p") == ["1.30.1", "1.30.1"]
+    site.begun()
+    site.night(0, 10)
+    site.night(0, 20)
+    status = site.status()
+    assert status.change == "versions"
+    assert [(stage.name, stage.state, stage.nodes, stage.reason) for stage in status.stages] == [
+        ("dev", "through", 1, ""),
+        ("rest", "waiting", 1, "Soaking"),
+    ]
+    assert status.stages[0].runs == ["p controlPlane: 1 on 1.30.4"]
+    assert status.reason == "Soaking"
+    assert status.until == site.now + timedelta(hours=20)
+
+
+def test_a_paused_rollout_lets_nothing_go_until_it_is_resumed(site: Waved) -> None:
+    fleet_of(site)
+    site.begun()
+    site.says("pause", message="broken images")
+    site.night(0)
+    assert site.runs("d") == ["1.30.1"]
+    site.says("resume")
+    site.night(0, 10)
+    assert site.runs("d") == ["1.30.4"]
+
+
+def test_an_aborted_rollout_lets_nothing_go_until_it_is_started_again(site: Waved) -> None:
+    fleet_of(site)
+    first = site.begun()
+    site.says("abort")
+    site.night(0)
+    assert site.runs("d") == ["1.30.1"]
+    assert site.begun().id != first.id
+    site.night(0, 10)
+    assert site.runs("d") == ["1.30.4"]
+
+
+def test_a_rollout_that_stands_is_not_started_twice(site: Waved) -> None:
+    fleet_of(site)
+    assert site.begun().id == site.begun().id
+
+
+def test_what_people_are_asked_is_told_and_their_word_lets_it_go(site: Waved) -> None:
+    fleet_of(site, document=rollout([{**STAGES[0], "approval": "after"}]))
+    site.begun()
+    site.night(0)
+    site.night(0, 10)
+    site.night(1)
+    assert site.runs("p") == ["1.30.1"]
+    assert (site.status().reason, site.status().stage) == ("AwaitingApproval", "dev")
+    with pytest.raises(WrongPhase, match="on dev"):
+        site.says("approve", stage="rest")
+    asked = site.status().impact
+    assert asked
+    assert asked.versions == ["p controlPlane 1.30.4"]
+    with pytest.raises(Rejected, match="nothing was approved"):
+        site.says("approve", stage="dev", impact="of another version")
+    site.says("approve", stage="dev", impact=asked.digest)
+    site.night(1, 10)
+    assert site.runs("p") == ["1.30.4"]
+
+
+def test_a_version_is_never_taken_back(site: Waved) -> None:
+    fleet_of(site)
+    site.begun()
+    with pytest.raises(Rejected, match="cannot be taken back"):
+        site.says("revert")
+
+
+def test_a_commit_starts_a_rollout_that_says_so_and_the_next_one_finds_it_standing(site: Waved) -> None:
+    fleet_of(site, document=rollout(start="onCommit"))
+    site.cloud.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
+    site.cloud.drain()
+    (first,) = site.world.rollouts.open()
+    fleet_of(site, a_shoot("e", "dev"), document=rollout(start="onCommit"))
+    site.cloud.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
+    site.cloud.drain()
+    assert site.world.rollouts.open() == [first]
+    assert site.world.rollouts.get(first).change == "versions"
+
+
+def test_a_rollout_ends_with_its_document(site: Waved) -> None:
+    fleet_of(site)
+    progress = site.begun()
+    site.commits(cloud_profile(VERSIONS), a_shoot("d", "dev"), a_shoot("p", "prod"))
+    site.cloud.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
+    site.cloud.drain()
+    assert site.world.rollouts.get(progress.id).phase == "aborted"
+    site.night(0)
+    assert site.runs("d", "p") == ["1.30.4", "1.30.4"]
