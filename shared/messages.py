@@ -19,7 +19,7 @@ from shared.domain.actions import MAX_PARTS, ActionRequest, Ask, action_id
 from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.events import NodeChange
 from shared.domain.labels.selection import names_listed
-from shared.domain.names import UNKNOWN, UPDATE_LABELS, WHOLE_SITE, RelabelName
+from shared.domain.names import DRIFT_SWEEP, UNKNOWN, UPDATE_LABELS, WHOLE_SITE, RelabelName
 from shared.domain.outcomes import Changes as Changes
 from shared.domain.outcomes import NodeTask as NodeTask
 from shared.domain.outcomes import Outcome as Outcome
@@ -195,6 +195,12 @@ class RelabelRequest(Ask, Message):
             raise ValueError("give target_nodes or node_filter, not both")
         elif not self.target_nodes and self.node_filter is None:
             raise ValueError("no nodes: give target_nodes, a node_filter, or the name update_site for every node")
+        return self
+
+    @model_validator(mode="after")
+    def _supersedes_as_a_whole(self) -> Self:
+        if self.supersede and (self.target_nodes or self.name == DRIFT_SWEEP):
+            raise ValueError("`supersede` goes with every node or a node_filter: nodes that are named, and sweeps, pass beside a rollout")
         return self
 
     @model_validator(mode="after")

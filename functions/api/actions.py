@@ -89,6 +89,7 @@ class CreateAction(BaseModel):
         default=None,
         description="`target_nodes` (a list or a comma string) or `node_filter`; `cluster`, or `clusters` for an action on each "
         "of them (names, `*` for all, or `{names, matchLabels}`); `dry_run`; `adopt` (docs/labels.md); "
+        "`supersede`: take the place of a rollout that is not finished (docs/rollouts.md); "
         "`plan`: what `POST /v1.0/plans` answered, in place of nodes: that is changed and nothing else; "
         "`accept_removals`, `accept_takeovers`, `accept_changes`: a number of nodes.",
     )
@@ -131,7 +132,7 @@ def _about_nodes(error: ValidationError) -> bool:
     return any(flaw["loc"][:1] in ((), ("target_nodes",), ("node_filter",)) for flaw in error.errors())
 
 
-PARAMETERS = ("target_nodes", "node_filter", "cluster", "clusters", "dry_run", "adopt", "plan", *Accepting.model_fields)
+PARAMETERS = ("target_nodes", "node_filter", "cluster", "clusters", "dry_run", "adopt", "supersede", "plan", *Accepting.model_fields)
 
 
 def _given(body: CreateAction) -> dict[str, Any]:

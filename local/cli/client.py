@@ -313,7 +313,7 @@ class ServerLedger:
 
     def submit(self, request: RelabelRequest) -> str:
         which = {"plan"} if request.plan else {"target_nodes", "node_filter"}
-        parameters = {*which, "cluster", "clusters", "dry_run", "adopt", *Accepting.model_fields}
+        parameters = {*which, "cluster", "clusters", "dry_run", "adopt", "supersede", *Accepting.model_fields}
         given = request.model_dump(include=parameters, exclude_none=True, mode="json")
         return self._http.call("POST", "/actions", ActionAnswer, json={"name": request.name, "parameters": given}).id
 

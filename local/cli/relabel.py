@@ -42,6 +42,7 @@ EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped":
 @click.option("--plan", "plan_file", metavar="FILE", help="Apply this plan of `hullmark plan --out`; exit 5 if it is out of date.")
 @accept_options
 @click.option("--adopt", is_flag=True, help="Remove labels under our field manager too that no release of this store declared.")
+@click.option("--supersede", is_flag=True, help="With --all or --filter: take the place of a rollout that is not finished.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the result. The embedded cloud always does.")
 @output_option
 def relabel(
@@ -54,6 +55,7 @@ def relabel(
     dry_run: bool,
     plan_file: str | None,
     adopt: bool,
+    supersede: bool,
     wait: bool,
     form: str,
     **accepting: int | None,
@@ -61,15 +63,15 @@ def relabel(
     """Bring nodes in sync with the newest committed documents."""
     request: RelabelRequest | None
     if plan_file:
-        if filter_file or everything:
-            raise Failure("Usage", "--plan says which nodes: leave --filter and --all out")
+        if filter_file or everything or supersede:
+            raise Failure("Usage", "--plan says which nodes: leave --filter, --all and --supersede out")
         cluster = _cluster_of_plan(plan_file, cluster, cluster_labels, all_clusters)
         if (request := bound_request(plan_file, nodes, cluster, dry_run, Accepting(**accepting), adopt=adopt)) is None:
             emit(form, {"id": None, "result": "success", "nodes": {}}, lambda: ["the plan contains no changes: nothing to do"])
             return 0
     else:
         where = clusters_asked(cluster, cluster_labels, all_clusters)
-        request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting), adopt=adopt)
+        request = build_request(nodes, filter_file, everything, where, dry_run, Accepting(**accepting), adopt=adopt, supersede=supersede)
     ledger = service().ledger
     with if_interrupted(
         "`hullmark actions list` shows whether the action was recorded; if so it continues; follow it with `actions watch`"
@@ -87,6 +89,7 @@ def build_request(
     accept: Accepting,
     *,
     adopt: bool = False,
+    supersede: bool = False,
 ) -> RelabelRequest:
     """The message that the arguments mean; `where`: its cluster or clusters. Raises Failure where they mean none, or several."""
     if bool(nodes) + bool(filter_file) + everything != 1:
@@ -94,6 +97,8 @@ def build_request(
     names = _named(nodes)
     if nodes and not names:
         raise Failure("Usage", "the arguments name no nodes")
+    if names and supersede:
+        raise Failure("Usage", "nodes that are named pass beside a rollout: leave --supersede out")
     if names and "clusters" in where:
         raise Failure("Usage", "nodes are named in one cluster: give --cluster NAME, or choose them with --filter FILE")
     return RelabelRequest(
@@ -104,6 +109,7 @@ def build_request(
         requested_by=who(),
         dry_run=dry_run,
         adopt=adopt,
+        supersede=supersede,
         **where,
         **accept.accepting(),
     )

@@ -61,6 +61,8 @@ class Ask(Accepting, Selection):
     dry_run: bool = False
     adopt: bool = Field(default=False, exclude_if=lambda adopt: not adopt)
     """Whether labels under our field manager that this store never declared are removed too."""
+    supersede: bool = Field(default=False, exclude_if=lambda supersede: not supersede)
+    """Whether it ends the rollouts that are on its way in its clusters, in place of being refused."""
     retry_of: str | None = None
     plan: BoundPlan | None = None
     """What it may change and nothing else: a plan that somebody has seen."""

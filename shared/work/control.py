@@ -179,7 +179,7 @@ def retried(action: str, by: str, world: World, accept: Accepting = NOTHING) -> 
     if ended.unsuccessful and asked.clusters:
         return again.model_copy(update={"clusters": ended.unsuccessful})
     if ended.unsuccessful:
-        return again.model_copy(update={"name": UPDATE_LABELS, "target_nodes": ended.unsuccessful, "node_filter": None})
+        return again.model_copy(update={"name": UPDATE_LABELS, "target_nodes": ended.unsuccessful, "node_filter": None, "supersede": False})
     if ended.result == "success" or ended.counts:
         raise WrongState(f"action {action} can't be retried: no {'cluster' if asked.clusters else 'node'} of it failed")
     return again

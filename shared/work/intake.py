@@ -130,8 +130,20 @@ def refuse_during_rollout(released: Released, cluster: str, world: World) -> Non
     """Raises Rejected where a rollout is on its way in a cluster that a request means as a whole: it would be overtaken."""
     way = released.about.next
     if way is not None and world.rollouts.get(way.rollout).unfinished:
-        how = f"`hullmark rollout abort {way.rollout}` ends it where it is, `hullmark rollout revert {way.rollout}` takes it back"
+        how = (
+            f"`--supersede` (`supersede` over HTTP and in messages) takes its place, `hullmark rollout abort {way.rollout}` ends it "
+            f"where it is, `hullmark rollout revert {way.rollout}` takes it back"
+        )
         raise Rejected(Refusal(ROLLOUT_RUNNING, f"rollout {way.rollout} is on its way in cluster {cluster}: {how}"))
+
+
+def refuse_older_than_rollout(released: Released, revision: int, cluster: str) -> None:
+    """Raises Rejected where a request would take the place of a rollout that brought something newer."""
+    way = released.about.next
+    if way is not None and way.revision > revision:
+        how = f"`hullmark documents restore {revision}` commits revision {revision} anew, and that can take its place"
+        newer = f"{way.revision}, which rollout {way.rollout} has brought to nodes of cluster {cluster}"
+        raise Rejected(Refusal("NewerReleased", f"revision {revision} is older than {newer}: {how}"))
 
 
 def refuse_held(clusters: Iterable[str], in_force: InForce, world: World, now: datetime) -> None:
@@ -210,7 +222,10 @@ def accept(
         refuse_held(clusters, in_force, world, now)
         for cluster in clusters if request.target_nodes is None else ():
             with contextlib.suppress(RecordUnreadable):  # planning meets that too, and the action ends with the cause
-                refuse_during_rollout(in_force.state(cluster), cluster, world)
+                if request.supersede:
+                    refuse_older_than_rollout(in_force.state(cluster), revision.number, cluster)
+                else:
+                    refuse_during_rollout(in_force.state(cluster), cluster, world)
     return world.actions.accept(
         ActionRequest(
             **request.asked() | where,

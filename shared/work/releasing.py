@@ -53,6 +53,8 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
         return 0
     if request.rollout:
         return _advance(request, plan, planned_by, world, now)
+    if request.supersede:
+        _take_the_place_of_rollouts(request, world, now)
     chain, by = world.releases, request.requested_by
     if request.name == UPDATE_SITE:
         newest = chain.to_all(
@@ -64,6 +66,23 @@ def release(request: ActionRequest, plan: Plan, planned_by: int, world: World, n
     if _over(request, plan, world, now):  # while it was released: whoever ended it may have looked before
         return 0
     return newest.k if newest.k == planned_by + newest.made else 0
+
+
+def _take_the_place_of_rollouts(request: ActionRequest, world: World, now: datetime) -> None:
+    """End the rollouts that are on their way in a cluster, or wait to begin there. What they reached they keep, until the action has it.
+
+    Only now: an action that the limits blocked would have ended them for nothing.
+    """
+    from shared.domain.rollouts.progress import Said, given
+    from shared.ledger.rollouts import UnknownRollout
+
+    said = Said("supersede", request.requested_by, now, message=f"action {request.id} takes its place")
+    way = world.releases.head(request.cluster).about.next
+    for rollout in sorted({*world.rollouts.open(), *([way.rollout] if way else [])}):
+        with contextlib.suppress(UnknownRollout, RecordUnreadable):
+            found = world.rollouts.get(rollout)
+            if request.cluster in found.clusters and found.revision <= request.revision:
+                world.rollouts.change(rollout, lambda state: given(state, said) if state.unfinished else state)
 
 
 def _advance(request: ActionRequest, plan: Plan, planned_by: int, world: World, now: datetime) -> int:

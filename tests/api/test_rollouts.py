@@ -56,6 +56,19 @@ def test_a_second_rollout_and_a_site_action_are_conflicts_while_one_is_on_its_wa
         assert refused.json["details"]["messageList"][0]["reason"] == "RolloutRunning"
 
 
+def test_a_site_action_that_supersedes_ends_the_rollout_and_takes_its_place(door: FrontDoor) -> None:
+    rollout = started(door).json["id"]
+    assert door.create("update_site", supersede=True).status_code == 201
+    door.cloud.drain()
+    assert door.get(f"/v1.0/rollouts/{rollout}").json["phase"] == "superseded"
+    assert door.labels("n2") == {"tier": "new"}
+
+
+def test_a_relabel_of_named_nodes_takes_the_place_of_no_rollout(door: FrontDoor) -> None:
+    started(door)
+    assert door.create("update_labels", target_nodes="n2", supersede=True).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "status", "reason"),
     [

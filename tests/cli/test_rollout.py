@@ -57,6 +57,16 @@ def test_a_rollout_is_taken_back_and_its_revision_is_rejected(cluster: Hullmark)
     assert cluster("rollout", "watch", rollout).code == 3
 
 
+def test_a_site_action_takes_the_place_of_a_rollout_where_it_says_so(cluster: Hullmark) -> None:
+    rollout = cluster("rollout", "start", "-o", "json").json["id"]
+    refused = cluster("relabel", "--all")
+    assert (refused.code, "`--supersede`" in refused.err) == (1, True)
+    assert cluster("relabel", "n2", "--supersede").code == 1
+    assert cluster("relabel", "--all", "--supersede").code == 0
+    assert set(racks(cluster).values()) == {"r2"}
+    assert cluster("rollout", "status", rollout, "-o", "json").json["phase"] == "superseded"
+
+
 def test_a_merge_to_main_is_the_whole_workflow(cluster: Hullmark, site: Site) -> None:
     cluster("documents", "stage", "-f", site(a_policy("racks", {}, {"rack": "r3"}), a_rollout(*STAGES, start="onCommit")))
     dry = cluster("documents", "commit", "--dry-run", "-o", "json").json

@@ -106,7 +106,8 @@ ROLLOUTS = Group(
         "BatchNotRecorded": Reason("a message asks for a batch that its rollout never opened; nothing was done"),
         "RolloutRunning": Reason(
             "a rollout is on its way in the cluster, and the request would overtake it",
-            "wait for it, or end it: `hullmark rollout abort ID` or `revert ID`; a newer rollout may take its place with `--supersede`",
+            "wait for it, or end it: `hullmark rollout abort ID` or `revert ID`; a newer rollout, or the request, may take its place with "
+            "`--supersede`",
         ),
         "ActionRunning": Reason(
             "a site action still works on the cluster, or another rollout is just being closed", "wait until it has ended, or stop it"
