@@ -85,8 +85,12 @@ Decision = Open | Wait | Stop | Done
 def decide(rollout: Progress, facts: Facts, now: datetime) -> Decision:
     """The one next thing."""
     decision = _next(rollout, facts, now)
-    goes_on = rollout.phase == "running" and isinstance(decision, Open | Done)
-    return (_unseen(rollout, facts) if goes_on else None) or decision
+    if isinstance(decision, Wait) and decision.until and decision.until <= now:
+        return replace(decision, until=None)  # it depends on a cluster that does not answer, and nobody knows when that does
+    if rollout.phase != "running" or not isinstance(decision, Open | Done):
+        return decision
+    stage = watched(rollout)  # a retry may open an earlier one
+    return _unseen(rollout, facts) or (_unwell(rollout, stage) if stage >= 0 else None) or decision
 
 
 def _next(rollout: Progress, facts: Facts, now: datetime) -> Decision:

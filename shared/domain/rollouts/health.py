@@ -7,6 +7,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -193,7 +194,7 @@ def looked(rollout: Progress, members: Mapping[str, Sequence[str]], seen: Mappin
     batches = [batch for batch in rollout.newest_batches(watched(rollout)) if batch.cluster in seen and not batch.unsent]
     found = [member for batch in batches for member in _members(batch, members[batch.action], seen[batch.cluster].nodes)]
     without = (where for batch in batches for where in _without_pods(batch, members[batch.action], seen[batch.cluster]))
-    why = _unknown(seen, found)
+    why = _unknown(seen, found, whole=_opened(rollout, seen.keys()))
     return Health(
         nodes=_doubts(was.nodes, (member.where for member in found if member.down), _silent(seen, "nodes"), now),
         daemon_sets=_doubts(was.daemon_sets, without, _silent(seen, "nodes", "daemon_sets"), now),
@@ -233,9 +234,17 @@ def _more_pods(batches: Sequence[Batch], seen: Mapping[str, Seen]) -> Iterator[s
             yield from (f"{cluster}/{namespace}" for namespace, count in found.unschedulable.items() if count > before.get(namespace, 0))
 
 
-def _unknown(seen: Mapping[str, Seen], found: Sequence[Member]) -> str:
+def _opened(rollout: Progress, answering: Collection[str]) -> bool:
+    """Whether the watched stage has opened as far as it can without clusters that are behind: nodes that come next may still show it."""
+    stage, counts = watched(rollout), Counter[str]()
+    for batch in rollout.newest_batches(stage):
+        counts[batch.cluster] += batch.count
+    return all(counts[name] == sizes[stage] for name, sizes in rollout.placed.items() if name in answering or name not in counts)
+
+
+def _unknown(seen: Mapping[str, Seen], found: Sequence[Member], *, whole: bool) -> str:
     """Why nothing can be said about the stage; empty where something can. A cluster that does not answer holds the others up only where
-    none of them has a Ready node to show.
+    none of them has a Ready node to show. That no node shows anything counts once the stage is open as a whole.
     """
     silent = {cluster for cluster, each in seen.items() if not each.whole}
     shows = any(member.ready for member in found if _cluster(member.where) not in silent)
@@ -244,7 +253,7 @@ def _unknown(seen: Mapping[str, Seen], found: Sequence[Member]) -> str:
         return "; ".join(f"{cluster} {seen[cluster].unsaid}" for cluster in sorted(silent)[:NAMED])
     if unsure:
         return f"it is not known whether {named(unsure)} may be called Ready"
-    if found and not any(member.ready or member.down for member in found):
+    if whole and found and not any(member.ready or member.down for member in found):
         return "none of its nodes is Ready, so they show nothing"
     return ""
 
