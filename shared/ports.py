@@ -283,3 +283,12 @@ class Fleet(Protocol):
         Unavailable where it may later (`UpdateRunning`: it is busy with an earlier change).
         """
         ...
+
+
+@runtime_checkable
+class FleetAtOnce(Protocol):
+    """A fleet that moves several versions of a cluster with one write, so that all of them go or none."""
+
+    def apply_at_once(self, name: str, steps: Sequence[VersionStep], *, dry_run: bool = False) -> Sequence[str]:
+        """Move these versions. Answers what else of the cluster had to change for that. Raises as Fleet.apply does."""
+        ...

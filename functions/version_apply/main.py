@@ -30,7 +30,7 @@ from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.messages import LAST_ATTEMPT, ComponentUpdate, Delivery, Notice, PartResult, TryAgain, VersionUpdate
-from shared.ports import ClusterError, Fleet, Stale, Unavailable
+from shared.ports import ClusterError, Fleet, FleetAtOnce, Stale, Unavailable
 from shared.work.control import parked
 from shared.work.version_holds import freezes_in
 from shared.world import World
@@ -159,6 +159,38 @@ def name_of(task: VersionUpdate) -> str:
 
 
 def carry_out(steps: list[VersionStep], fleet: Fleet, cluster: FleetCluster, left: Callable[[], float]) -> Iterator[Outcome]:
+    """Every step: with one write where the fleet can, else one after the other."""
+    return at_once(steps, fleet, fleet, cluster, left) if isinstance(fleet, FleetAtOnce) else one_by_one(steps, fleet, cluster, left)
+
+
+def at_once(
+    steps: list[VersionStep], writer: FleetAtOnce, fleet: Fleet, cluster: FleetCluster, left: Callable[[], float]
+) -> Iterator[Outcome]:
+    """All steps that are still due with one write, asked as a dry run first: all of them go or none.
+
+    What was moved meanwhile is left out, and a pool that would go above a control plane that does not move.
+    """
+    goes = [step.to for step in steps if step.rank == 1 and step.version_in(cluster) == step.current]
+    reached = next(iter(goes), cluster.kubernetes or "")
+    due = [step for step in steps if step.version_in(cluster) == step.current and not (step.rank == 2 and _above(step.to, reached))]
+    yield from one_by_one([step for step in steps if step not in due], fleet, cluster, left)
+    if not due:
+        return
+    if left() <= 0:
+        yield from (_outcome(step, "failed", "TimeBudgetSpent", "no time was left for it", retryable=True) for step in due)
+        return
+    try:
+        writer.apply_at_once(cluster.id, due, dry_run=True)
+        besides = writer.apply_at_once(cluster.id, due)
+    except ClusterError as error:
+        yield from (_not_taken(step, error) for step in due)
+        return
+    for step in due:
+        notes = besides if step.rank == 1 else ()
+        yield _outcome(step, "changed", message="; ".join([f"{step.current} → {step.to}", *notes]))
+
+
+def one_by_one(steps: list[VersionStep], fleet: Fleet, cluster: FleetCluster, left: Callable[[], float]) -> Iterator[Outcome]:
     """Step by step; a failed one stops no other, but no pool goes above the control plane it ends up with. None begins after its time."""
     reached, cause = cluster.kubernetes or "", ""
     for step in steps:
@@ -182,14 +214,18 @@ def _take(step: VersionStep, fleet: Fleet, cluster: FleetCluster) -> Outcome:
         if fleet.apply(cluster.id, step, dry_run=True) and fleet.apply(cluster.id, step):
             return _outcome(step, "changed", message=f"{step.current} → {step.to}")
         return _outcome(step, "changed", "AlreadyDone", f"{step.to} was reached by an earlier delivery")
-    except Stale as error:
+    except ClusterError as error:
+        return _not_taken(step, error)
+
+
+def _not_taken(step: VersionStep, error: ClusterError) -> Outcome:
+    if isinstance(error, Stale):
         return _outcome(step, "skipped", error.reason, str(error))
-    except Unavailable as error:
+    if isinstance(error, Unavailable):
         if error.reason == BUSY:  # not a fault, and nothing that waiting a minute would cure: the next check takes it up
             return _outcome(step, "skipped", BUSY, str(error), retryable=True)
         return _outcome(step, "failed", error.reason, str(error), retryable=True)
-    except ClusterError as error:
-        return _outcome(step, "failed", error.reason, str(error))
+    return _outcome(step, "failed", error.reason, str(error))
 
 
 def _above(version: str, limit: str) -> bool:

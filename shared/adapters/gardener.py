@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -16,10 +16,13 @@ from shared.domain.documents.reading import Document, Problem
 from shared.domain.keys import is_subdomain
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile, read_namespaced_profile, read_profile
 from shared.domain.versions.clusters import OPERATION, FleetCluster, VersionStep, check_window, read_shoot
+from shared.domain.versions.shoot_fields import CREDENTIALS_BINDING, SECRET_BINDING, binding_to_migrate, pointer, removals
 from shared.ports import FIELD_UNREADABLE, HULLMARK, Owner, Refused, Stale, Unavailable
 
 P = TypeVar("P", CloudProfile, NamespacedCloudProfile)
 GROUP = "/apis/core.gardener.cloud/v1beta1"
+SECURITY_GROUP = "/apis/security.gardener.cloud/v1alpha1"
+CONTROL_PLANE_STEP = "controlPlane/kubernetes"
 PAGE = 250
 """Shoots a page: a Shoot is up to 20 kB."""
 
@@ -68,17 +71,27 @@ class Garden:
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         shoot = self._shoot(name)
-        path = None if shoot is None else _path_to(step, shoot)
-        if shoot is None or path is None:
-            raise Refused("NotFound", f"{name} has no {step.key}")
-        current = step.version_in(_readable(shoot))
-        if current == step.to:
+        if shoot is not None and step.version_in(_readable(shoot)) == step.to:
             return False
-        if current != step.current:
-            raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
+        self._move(name, shoot, [step], dry_run=dry_run)
+        return True
+
+    def apply_at_once(self, name: str, steps: Sequence[VersionStep], *, dry_run: bool = False) -> list[str]:
+        return self._move(name, self._shoot(name), steps, dry_run=dry_run)
+
+    def _move(self, name: str, shoot: dict[str, Any] | None, steps: Sequence[VersionStep], *, dry_run: bool) -> list[str]:
+        """Move versions of a Shoot as it was read, all in one write. Says what had to go for it."""
+        moves = [_move_of(name, step, shoot) for step in steps]
+        if shoot is None:
+            raise Refused("NotFound", f"there is no Shoot {name}")
+        crossing = next((step for step in steps if step.key == CONTROL_PLANE_STEP), None)
+        going = removals(shoot, crossing.current, crossing.to) if crossing else []
+        binding = self._other_binding(name, shoot, crossing) if crossing else None
         patch = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": shoot["metadata"]["resourceVersion"]},
-            {"op": "replace", "path": path, "value": step.to},
+            *moves,
+            *({"op": "remove", "path": pointer(removal.path)} for removal in going),
+            *(_with_binding(binding) if binding else ()),
             *_asked_for_no_more(shoot),
         ]
         query = {"fieldManager": self._owner.name, **({"dryRun": "All"} if dry_run else {})}
@@ -88,7 +101,28 @@ class Garden:
             if rejected.code == 409 or "testing value" in rejected.status.message or "test failed" in rejected.status.message:
                 raise Stale(f"{name} changed while it was being updated") from rejected
             raise rejected.refused() from rejected
-        return True
+        migrated = [f"spec.{SECRET_BINDING} gave way to spec.{CREDENTIALS_BINDING} {binding}"] if binding else []
+        return [*(removal.message for removal in going), *migrated]
+
+    def _other_binding(self, name: str, shoot: dict[str, Any], crossing: VersionStep) -> str | None:
+        """The CredentialsBinding that leads where the SecretBinding led which the Shoot may name no longer; None where it need not go.
+
+        Raises Refused where there is none: Hullmark changes versions, and hands no credentials around.
+        """
+        secret_binding = binding_to_migrate(shoot, crossing.current, crossing.to)
+        if not secret_binding:
+            return None
+        namespace = quote(name.partition("/")[0], safe="")
+        try:
+            led = json.loads(self._request("GET", f"{GROUP}/namespaces/{namespace}/secretbindings/{quote(secret_binding, safe='')}"))
+            found = json.loads(self._request("GET", f"{SECURITY_GROUP}/namespaces/{namespace}/credentialsbindings"))
+        except StatusError as rejected:
+            raise rejected.refused() from rejected
+        same = sorted(each["metadata"]["name"] for each in found.get("items") or () if _leads_there(each, led))
+        if not same:
+            where = f"{name} names SecretBinding {secret_binding}, which Kubernetes 1.34 and later forbid"
+            raise Refused("CredentialsBindingMissing", f"{where}; create a CredentialsBinding for the same Secret, and name that")
+        return str(same[0])
 
     def _shoot(self, name: str) -> dict[str, Any] | None:
         try:
@@ -155,6 +189,35 @@ def _path(name: str) -> str:
 
 def _document(kind: str, resource: dict[str, Any]) -> Document:
     return Document("garden", 0, 0, kind, str(resource.get("metadata", {}).get("name", "")), resource)
+
+
+def _move_of(name: str, step: VersionStep, shoot: dict[str, Any] | None) -> dict[str, str]:
+    """The operation that moves one version. Raises Refused where there is nothing to move, and Stale where it has moved."""
+    path = None if shoot is None else _path_to(step, shoot)
+    if shoot is None or path is None:
+        raise Refused("NotFound", f"{name} has no {step.key}")
+    current = step.version_in(_readable(shoot))
+    if current != step.current:
+        raise Stale(f"{step.key} of {name} is {current} now, not {step.current}")
+    return {"op": "replace", "path": path, "value": step.to}
+
+
+def _leads_there(binding: Mapping[str, Any], secret_binding: Mapping[str, Any]) -> bool:
+    """Whether a CredentialsBinding leads to the Secret, and the quotas, of a SecretBinding."""
+    there, here = binding.get("credentialsRef") or {}, secret_binding.get("secretRef") or {}
+    same = (there.get("namespace"), there.get("name")) == (here.get("namespace"), here.get("name"))
+    return there.get("kind") == "Secret" and there.get("apiVersion") == "v1" and same and _quotas(binding) == _quotas(secret_binding)
+
+
+def _quotas(binding: Mapping[str, Any]) -> set[tuple[str, str]]:
+    return {(str(quota.get("namespace") or ""), str(quota.get("name"))) for quota in binding.get("quotas") or ()}
+
+
+def _with_binding(binding: str) -> list[dict[str, str]]:
+    return [
+        {"op": "remove", "path": f"/spec/{SECRET_BINDING}"},
+        {"op": "add", "path": f"/spec/{CREDENTIALS_BINDING}", "value": binding},
+    ]
 
 
 def _path_to(step: VersionStep, shoot: dict[str, Any]) -> str | None:

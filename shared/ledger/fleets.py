@@ -9,7 +9,7 @@ later ones, and takes its own back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -24,7 +24,7 @@ from shared.domain.versions.fleets import FleetView, Trouble
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import Gardener, gardener
 from shared.ledger.records import RecordUnreadable, numbered, read_as
-from shared.ports import FIELD_UNREADABLE, ClusterError, Fleet, ObjectStore, Refused, Stale, Unavailable, in_time
+from shared.ports import FIELD_UNREADABLE, ClusterError, Fleet, FleetAtOnce, ObjectStore, Refused, Stale, Unavailable, in_time
 
 if TYPE_CHECKING:
     from shared.domain.documents.kinds import ClusterSpec
@@ -172,7 +172,7 @@ class Guarded:
         return self._fleet.unreadable if isinstance(self._fleet, PartlyRead) else {}
 
     def within(self, left: Callable[[], float], tries: int = 1) -> Guarded:
-        return Guarded(in_time(self._fleet, left))
+        return guarded(in_time(self._fleet, left))
 
     def clusters(self) -> Iterator[FleetCluster]:
         with expecting_anything():
@@ -189,6 +189,23 @@ class Guarded:
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         with expecting_anything():
             return self._fleet.apply(name, step, dry_run=dry_run)
+
+
+class GuardedAtOnce(Guarded):
+    """One that moves several versions with one write."""
+
+    def __init__(self, fleet: Fleet, at_once: FleetAtOnce) -> None:
+        super().__init__(fleet)
+        self._at_once = at_once
+
+    def apply_at_once(self, name: str, steps: Sequence[VersionStep], *, dry_run: bool = False) -> Sequence[str]:
+        with expecting_anything():
+            return self._at_once.apply_at_once(name, steps, dry_run=dry_run)
+
+
+def guarded(fleet: Fleet) -> Guarded:
+    """A live fleet whose odd answers stay its own."""
+    return GuardedAtOnce(fleet, fleet) if isinstance(fleet, FleetAtOnce) else Guarded(fleet)
 
 
 @contextmanager
@@ -278,7 +295,7 @@ def fleets_of(store: ObjectStore, documents: list[Document], declared: Mapping[s
         elif spec.provider != "none":
             try:
                 with expecting_anything():
-                    parts[name] = Guarded(opened(name, spec))
+                    parts[name] = guarded(opened(name, spec))
             except ClusterError as error:
                 troubles.append(Trouble(name, error.reason, str(error)))
     return Fleets(parts, read, troubles)

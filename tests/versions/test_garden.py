@@ -12,31 +12,56 @@ import pytest
 
 from functions.version_apply.main import handle as apply
 from shared.adapters.apiserver import ApiServer, StatusError
-from shared.adapters.gardener import GROUP, Garden
+from shared.adapters.gardener import GROUP, SECURITY_GROUP, Garden
 from shared.domain.versions.clusters import VersionStep
 from shared.ports import Refused, Stale
 from tests.kube_apiserver import KubeApiserver
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, the_update
 
 pytestmark = pytest.mark.real
-KINDS = {"shoots": ("Shoot", "Namespaced"), "cloudprofiles": ("CloudProfile", "Cluster")}
+KINDS = {
+    "shoots": ("Shoot", "Namespaced"),
+    "cloudprofiles": ("CloudProfile", "Cluster"),
+    "secretbindings": ("SecretBinding", "Namespaced"),
+    "credentialsbindings": ("CredentialsBinding", "Namespaced"),
+}
+GROUPS = {"credentialsbindings": SECURITY_GROUP}
+FORBIDDEN = [
+    "!(has(self.kubernetes.kubeControllerManager) && has(self.kubernetes.kubeControllerManager.podEvictionTimeout)"
+    " && self.kubernetes.version >= '1.33')",
+    "!(has(self.secretBindingName) && self.kubernetes.version >= '1.34')",
+    "!(has(self.addons) && self.kubernetes.version >= '1.35')",
+]
+"""What a garden's API server refuses, of what a crossing takes off."""
+
+
+def group_of(plural: str) -> str:
+    return GROUPS.get(plural, GROUP)
 
 
 def crd(plural: str) -> dict[str, Any]:
     kind, scope = KINDS[plural]
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     forbidden = {"type": "string", "not": {"enum": ["1.28.9"]}}
-    spec = {**free, "properties": {"kubernetes": {**free, "properties": {"version": forbidden}}}} if kind == "Shoot" else free
-    schema = {"type": "object", "properties": {"spec": spec}}
+    manager = {**free, "properties": {"podEvictionTimeout": {"type": "string"}}}
+    fields = {
+        "kubernetes": {**free, "properties": {"version": forbidden, "kubeControllerManager": manager}},
+        "secretBindingName": {"type": "string"},
+        "addons": free,
+    }
+    rules = [{"rule": rule, "message": f"forbidden: {rule}"} for rule in FORBIDDEN]
+    spec = {**free, "properties": fields, "x-kubernetes-validations": rules} if kind == "Shoot" else free
+    schema = {"type": "object", "properties": {"spec": spec}} if "binding" not in plural else free
+    _, _, group, version = group_of(plural).split("/")
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.core.gardener.cloud"},
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "group": "core.gardener.cloud",
+            "group": group,
             "scope": scope,
             "names": {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
         },
     }
 
@@ -56,7 +81,7 @@ class Real:
     def wait_for(self, plural: str) -> None:
         for _ in range(600):
             try:
-                self.server.request("GET", f"{GROUP}/{plural}")
+                self.server.request("GET", f"{group_of(plural)}/{plural}")
                 return
             except StatusError:
                 time.sleep(0.1)
@@ -65,7 +90,7 @@ class Real:
     def put(self, path: str, body: dict[str, Any]) -> None:
         """Create or replace."""
         with suppress(StatusError):
-            if path.startswith(GROUP):
+            if path.startswith((GROUP, SECURITY_GROUP)):
                 self.server.request("DELETE", f"{path}/{body['metadata']['name']}")
         try:
             self.server.request("POST", path, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
@@ -74,7 +99,9 @@ class Real:
                 raise
 
     def has(self, body: dict[str, Any]) -> None:
-        self.put(f"{GROUP}/cloudprofiles" if body["kind"] == "CloudProfile" else f"{GROUP}/namespaces/garden/shoots", body)
+        plural = next(plural for plural, (kind, _) in KINDS.items() if kind == body["kind"])
+        where = "" if KINDS[plural][1] == "Cluster" else "/namespaces/garden"
+        self.put(f"{group_of(plural)}{where}/{plural}", body)
 
     def shoot(self, name: str = "s") -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.server.request("GET", f"{GROUP}/namespaces/garden/shoots/{name}"))
@@ -218,3 +245,87 @@ def test_a_live_profile_that_cannot_be_read_decides_nothing_and_none_of_the_docu
     (told,) = site.notices("fleet.unreadable")
     assert (told["part"], "expirationDate" in told["message"]) == ("CloudProfile/p", True)
     assert {each["reason"] for each in site.notices("update.skipped")} == {"CloudProfileNotFound"}
+
+
+# --- one write
+
+
+MOVES = [
+    VersionStep("worker/a", "machineImage", "1.0.0", "1.2.0"),
+    VersionStep("controlPlane", "kubernetes", "1.27.3", "1.28.1"),
+    VersionStep("worker/a", "kubernetes", "1.27.3", "1.28.1"),
+]
+
+
+def crossing(to: str, **spec: Any) -> tuple[dict[str, Any], VersionStep]:
+    """A Shoot on the version before one that forbids fields, and the step across."""
+    minor = int(to.split(".")[1])
+    body = shoot(kubernetes=f"1.{minor - 1}.0", pools=())
+    body["spec"]["kubernetes"] |= spec.pop("kubernetes", {})
+    body["spec"] |= spec
+    return body, VersionStep("controlPlane", "kubernetes", f"1.{minor - 1}.0", to)
+
+
+def test_control_plane_pools_and_images_of_a_shoot_go_with_one_write(real: Real, garden: Garden) -> None:
+    before = real.shoot()
+    garden.apply_at_once("garden/s", MOVES, dry_run=True)
+    assert real.shoot() == before
+    garden.apply_at_once("garden/s", MOVES)
+    after = real.shoot()
+    worker = after["spec"]["provider"]["workers"][0]
+    assert (after["spec"]["kubernetes"]["version"], worker["kubernetes"]["version"]) == ("1.28.1", "1.28.1")
+    assert worker["machine"]["image"]["version"] == "1.2.0"
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+
+
+def test_what_the_server_refuses_of_one_write_changes_nothing_of_it(real: Real, garden: Garden) -> None:
+    before = real.shoot()
+    refused = [MOVES[0], VersionStep("controlPlane", "kubernetes", "1.27.3", "1.28.9"), MOVES[2]]
+    with pytest.raises(Refused):
+        garden.apply_at_once("garden/s", refused)
+    with pytest.raises(Stale):
+        garden.apply_at_once("garden/s", [MOVES[0], VersionStep("controlPlane", "kubernetes", "1.26.0", "1.28.1")])
+    assert real.shoot() == before
+
+
+def test_a_check_moves_a_shoot_with_one_write(real: Real, garden: Garden, site: Site) -> None:
+    real.has(shoot(auto=True))
+    before = real.shoot()["metadata"]["generation"]
+    site.checks(EVENING)
+    assert site.actions() == [dict.fromkeys(["worker/a/machineImage", "controlPlane/kubernetes", "worker/a/kubernetes"], "changed")]
+    assert real.shoot()["metadata"]["generation"] == before + 1
+
+
+def test_a_field_that_the_next_version_forbids_goes_in_the_same_write_and_is_told(real: Real, garden: Garden, site: Site) -> None:
+    manager = {"kubeControllerManager": {"podEvictionTimeout": "2m", "nodeCIDRMaskSize": 24}}
+    body, step = crossing("1.33.1", kubernetes=manager)
+    real.has(body)
+    moved = json.dumps([{"op": "replace", "path": "/spec/kubernetes/version", "value": step.to}]).encode()
+    headers = {"Content-Type": "application/json-patch+json"}
+    with pytest.raises(StatusError, match="forbidden"):
+        real.server.request("PATCH", f"{GROUP}/namespaces/garden/shoots/s", body=moved, headers=headers)
+    real.has(cloud_profile([{"version": "1.33.1"}, {"version": "1.32.0", "expirationDate": "2026-11-01T00:00:00Z"}]))
+    site.checks(EVENING)
+    assert real.shoot()["spec"]["kubernetes"] == {"version": "1.33.1", "kubeControllerManager": {"nodeCIDRMaskSize": 24}}
+    (told,) = site.notices("version.updated")
+    assert "spec.kubernetes.kubeControllerManager.podEvictionTimeout was removed" in told["message"]
+
+
+def test_a_secret_binding_gives_way_to_the_credentials_binding_of_the_same_secret(real: Real, garden: Garden) -> None:
+    body, step = crossing("1.34.1", secretBindingName="old")
+    real.has(body)
+    secret = {"namespace": "garden", "name": "cloud"}
+    with pytest.raises(Refused):
+        garden.apply_at_once("garden/s", [step])
+    real.has({"apiVersion": "core.gardener.cloud/v1beta1", "kind": "SecretBinding", "metadata": {"name": "old"}, "secretRef": secret})
+    with pytest.raises(Refused, match="create a CredentialsBinding") as refused:
+        garden.apply_at_once("garden/s", [step])
+    assert refused.value.reason == "CredentialsBindingMissing"
+    for name, led in (("a-other", secret | {"name": "other"}), ("b-same", secret)):
+        reference = {"apiVersion": "v1", "kind": "Secret", **led}
+        metadata = {"name": name}
+        kind = {"apiVersion": "security.gardener.cloud/v1alpha1", "kind": "CredentialsBinding"}
+        real.has({**kind, "metadata": metadata, "credentialsRef": reference})
+    garden.apply_at_once("garden/s", [step])
+    spec = real.shoot()["spec"]
+    assert (spec["kubernetes"]["version"], spec.get("secretBindingName"), spec["credentialsBindingName"]) == ("1.34.1", None, "b-same")

@@ -17,6 +17,7 @@ VERSIONS = Group(
         "shared/domain/versions/",
         "shared/domain/waves/",
         "shared/ledger/fleets.py",
+        "shared/adapters/gardener.py",
         "shared/work/holds.py",
         "shared/work/version_holds.py",
         "functions/version_apply/",
@@ -64,6 +65,10 @@ VERSIONS = Group(
         "CloudProfileNotFound": Reason("the documents hold no such CloudProfile", "add it, or correct the cluster's reference"),
         # what became of a step
         "AlreadyDone": Reason("an earlier delivery of the same message moved the version"),
+        "CredentialsBindingMissing": Reason(
+            "the Shoot names a SecretBinding, which its next version forbids, and no CredentialsBinding leads to the same Secret",
+            "create one and name it in the Shoot",
+        ),
         "ControlPlaneBehind": Reason(
             "a pool never goes above its control plane, which is still older", "find out why the control plane was not updated"
         ),
