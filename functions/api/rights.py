@@ -11,7 +11,7 @@ from functions.api.identity import READS
 
 READS_ONLY = "hullmark.reads_only"
 """In the WSGI environment: whether this request came by the readers' entry. No header becomes it."""
-COMPUTES = ("/v1.0/nodefilter", "/v1.0/plans")
+COMPUTES = ("/v1.0/nodefilter", "/v1.0/plans", "/v1.0/versions/impact")
 """Routes whose POST only computes an answer. Whatever else is not GET changes something."""
 Right = Literal["reading", "changing"]
 

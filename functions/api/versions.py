@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from functions.api.answers import answers, media, send
 from shared import wiring
-from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, ImpactList, OfferList
 from shared.domain.versions.groups import ClusterFilter, DecisionFilter
 
 if TYPE_CHECKING:
@@ -65,6 +65,28 @@ class CalendarQuery(ClusterFilter, FleetQuery):
     days: int | None = Field(default=None, ge=1, le=36_500, description="Default: until nothing changes any more.")
 
 
+class ImpactQuery(FleetQuery):
+    """Whose profiles are replaced, and how far to look ahead."""
+
+    fleet: str | None = Field(default=None, max_length=253, description="Only this fleet's; `:` is that of the Shoot documents.")
+    days: int | None = Field(default=None, ge=1, le=36_500, description="Default: until nothing changes any more.")
+
+
+class ProfileFile(BaseModel):
+    """A file with edited profiles, as YAML."""
+
+    model_config = ConfigDict(extra="forbid")
+    file: str = Field(default="-", max_length=1_024, description="The name under which its problems are shown.")
+    text: str = Field(max_length=4_000_000)
+
+
+class ProfileFiles(BaseModel):
+    """Edited profiles."""
+
+    model_config = ConfigDict(extra="forbid")
+    files: list[ProfileFile] = Field(min_length=1, max_length=100)
+
+
 class FleetClusterPath(BaseModel):
     """A cluster of the fleet."""
 
@@ -112,6 +134,18 @@ def subscribe_to_calendar(query: CalendarQuery) -> Response:
     fleet, now = _seen(query)
     coming = fleet.calendar(now, query.days, query)
     return Response(calendar_bytes(coming.events, now, coming.revision), mimetype=ICS, headers={"Cache-Control": "no-store"})
+
+
+@routes.post("/versions/impact", responses=answers(200, ImpactList, 404, body=True))
+def compare_profiles(body: ProfileFiles, query: ImpactQuery) -> Response:
+    """Show what edited profiles would change: which clusters move, when, to what, which get stuck, and where the profiles lead nowhere.
+
+    A POST only because profiles need a body: nothing is written or recorded.
+    """
+    from shared.domain.documents.reading import Source
+
+    fleet, now = _seen(query)
+    return send(fleet.impact([Source(each.file, each.text.encode()) for each in body.files], now, query.days, query.fleet))
 
 
 @routes.get("/versions/why/<path:cluster>", responses=answers(200, Explanation, 404))

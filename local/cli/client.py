@@ -41,7 +41,7 @@ from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.rollouts.on_commit import OnCommit
 from shared.domain.rollouts.progress import WrongPhase
 from shared.domain.site import DeclaredSite, load
-from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, ImpactList, OfferList
 from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
@@ -551,6 +551,12 @@ class ServerVersions:
     def calendar(self, now: datetime, days: int | None, wanted: ClusterFilter = EVERYTHING) -> ForecastList:
         named = wanted.model_dump(include={*ClusterFilter.model_fields}, exclude_none=True)
         return self._get("/calendar", ForecastList, now, days=days, **named)
+
+    def impact(self, edited: Sequence[Source], now: datetime, days: int | None = None, only: str | None = None) -> ImpactList:
+        given = {"now": now.isoformat(), "live": str(self._live).lower(), "days": days, "fleet": only}
+        query = urlencode({name: value for name, value in given.items() if value is not None})
+        files = [{"file": source.file, "text": source.data.decode(errors="replace")} for source in edited]
+        return self._http.call("POST", f"/versions/impact?{query}", ImpactList, json={"files": files})
 
     def why(self, cluster: str, now: datetime) -> Explanation:
         return self._get(f"/why/{quote(cluster, safe='')}", Explanation, now)

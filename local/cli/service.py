@@ -21,7 +21,7 @@ from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.reach import Whereabouts
 from shared.domain.rollouts.on_commit import OnCommit
-from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, ImpactList, OfferList
 from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
@@ -272,6 +272,10 @@ class Versions(Protocol):
 
     def calendar(self, now: datetime, days: int | None, wanted: ClusterFilter = EVERYTHING) -> ForecastList:
         """What will happen to the clusters that are asked for, so many days ahead or to the day from which nothing changes."""
+        ...
+
+    def impact(self, edited: Sequence[Source], now: datetime, days: int | None = None, only: str | None = None) -> ImpactList:
+        """What these profiles would do in place of the present ones; `only` in this fleet. Raises DocumentsRefused."""
         ...
 
     def why(self, cluster: str, now: datetime) -> Explanation:

@@ -1,4 +1,4 @@
-"""How `versions plan` and `why` read on a terminal: a paragraph for each cause and target, or for each component, within 80 columns."""
+"""How `versions plan`, `why` and `impact` read on a terminal: a paragraph for each cause, component or change, within 80 columns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 from local.cli.output import grid
 from shared.domain.reasons.versions import sentence
-from shared.domain.versions.answers import DecisionEntry, DecisionList, Explanation, GroupEntry
+from shared.domain.versions.answers import DecisionEntry, DecisionList, Explanation, GroupEntry, ImpactGroup, ImpactList, ImpactMoment
 from shared.domain.versions.groups import EXAMPLES, grouped
 from shared.domain.versions.reasons import MISSING
 
 WIDTH = 80
 LISTED = 20
 """So many places are listed one by one; of more, each group names a few clusters."""
+REFUSALS = 5
 GROUPS = 20
 """Groups that are shown; the rest is counted."""
 
@@ -107,3 +108,43 @@ def why_lines(answer: Explanation) -> Iterator[Any]:
     for event in answer.events:
         step = f"stuck on {event.from_} ({event.code})" if event.stuck else f"{event.from_} → {event.to} ({event.kind})"
         yield from _wrapped(f"  {event.at} {event.component} {event.image or event.subject} {step}", "    ")
+
+
+def impact_lines(answer: ImpactList) -> Iterator[str]:
+    """The answer of `impact`."""
+    for group in answer.groups[:GROUPS]:
+        yield from _wrapped(f"{group.image or group.subject} {group.from_}: {_count_of(group)}", "  ")
+        yield from _wrapped(f"  today: {_moment(group.before)}", "    ")
+        yield from _wrapped(f"  then:  {_moment(group.after)}", "    ")
+        more = f" and {group.clusters - EXAMPLES} more" if group.clusters > EXAMPLES else ""
+        yield from _wrapped(f"    {', '.join(group.examples)}{more}", "    ")
+        yield ""
+    if rest := answer.groups[GROUPS:]:
+        yield f"and {len(rest)} more changes in {sum(group.places for group in rest)} places (-o json has all)\n"
+    for gap in answer.gaps[:GROUPS]:
+        used = f", {gap.inUse} in use" if gap.inUse else ""
+        at = f"expires {gap.at}" if gap.at else "does not expire"
+        yield from _wrapped(f"gap: {gap.profile} {gap.subject} {gap.version} ({at}{used}): {gap.message} ({gap.code})", "  ")
+    if len(answer.gaps) > GROUPS:
+        yield f"and {len(answer.gaps) - GROUPS} more gaps (-o json has all)"
+    for problem in answer.problems[:REFUSALS]:
+        yield from _wrapped(f"refused: {problem.file}:{problem.line}: {problem.path}: {problem.message}", "  ")
+    if len(answer.problems) > REFUSALS:
+        yield f"and {len(answer.problems) - REFUSALS} more that a commit would refuse (-o json has all)"
+    moved = len({move.full_name for move in answer.moves})
+    yield from _wrapped(
+        f"{moved} of {answer.clusters} clusters on {', '.join(answer.profiles)} change course, {answer.stuck} places get stuck, "
+        f"{len(answer.gaps)} gaps, {len(answer.problems)} refused",
+        "  ",
+    )
+
+
+def _count_of(group: ImpactGroup) -> str:
+    clusters = f"{group.clusters} cluster{'' if group.clusters == 1 else 's'}"
+    return clusters if group.places == group.clusters else f"{group.places} places in {clusters}"
+
+
+def _moment(moment: ImpactMoment | None) -> str:
+    if moment is None:
+        return "not left"
+    return f"{moment.at} stuck ({moment.code})" if moment.stuck else f"{moment.at} → {moment.to} ({moment.kind}, {moment.code})"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from local.cli.cloud import service
 from local.cli.inputs import documents_option, now_option, read_files
 from local.cli.output import PENDING, Failure, emit, grid, output_option
-from local.cli.version_plans import plan_lines, why_lines
+from local.cli.version_plans import impact_lines, plan_lines, why_lines
 from shared.domain.documents.kinds import did_you_mean
 from shared.domain.documents.reading import Document, DocumentsRefused, Source, read
 from shared.domain.versions.answers import ForecastEntry, OfferEntry
@@ -143,6 +143,24 @@ def why(cluster: str, files: tuple[str, ...], live: bool, now: datetime, form: s
     _warn(explanation.unreachable)
     emit(form, explanation.model_dump(mode="json"), lambda: why_lines(explanation))
     return PENDING if any(decision.changes for decision in explanation.decisions) else 0
+
+
+@versions.command()
+@click.option("--profile", "profiles", metavar="FILE", multiple=True, required=True, help="The edited profiles; - is standard input.")
+@click.option("--fleet", metavar="NAME", help="Only this fleet's profiles are replaced; : is that of the Shoot documents.")
+@documents_option
+@live_option
+@now_option
+@click.option("--days", type=click.IntRange(1, 36_500), help="Days to look ahead. Default: until nothing changes any more.")
+@output_option
+def impact(
+    profiles: tuple[str, ...], fleet: str | None, files: tuple[str, ...], live: bool, now: datetime, days: int | None, form: str
+) -> int:
+    """Show what edited profiles would change: which clusters move, when, to what, which get stuck. Exit code 2 where any does."""
+    answer = seen(files, live, now).impact(read_files(profiles), now, days, fleet)
+    _warn(answer.unreachable)
+    emit(form, answer.model_dump(mode="json"), lambda: impact_lines(answer))
+    return PENDING if answer.moves else 0
 
 
 def seen(files: tuple[str, ...], live: bool, now: datetime) -> Versions:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from shared.domain.versions.answers import DecisionList, Explanation, ForecastList, OfferList
+from shared.domain.documents.reading import Problem, Source
+from shared.domain.versions.answers import (
+    DecisionList,
+    Explanation,
+    ForecastList,
+    ImpactList,
+    OfferList,
+    ProfileProblem,
+    UnknownFleetCluster,
+)
+from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.explanations import explained
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
+from shared.domain.versions.groups import DOCUMENTS as NAMELESS
 from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter, event_groups, grouped, pending
 from shared.domain.versions.holding import Holding, nothing_holds
+from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.plans import Planner, decision_entry, offers_of
+from shared.domain.versions.profiles import Gardener, check_gardener, merged_profiles
 from shared.ledger.fleets import Fleets, fleets_of
 from shared.work.intake import NO_REVISION, Rejected
 from shared.work.version_holds import VersionHolds, version_holds
@@ -68,6 +81,40 @@ class FleetVersions:
     def _asked(self, wanted: ClusterFilter) -> list[FleetCluster]:
         return [each for each in self.fleet.clusters.values() if wanted.looks_at(each.full_name, each.fleet, each.profile)]
 
+    def impact(self, edited: Sequence[Source], now: datetime, days: int | None = None, only: str | None = None) -> ImpactList:
+        """What these profiles would do to the clusters that use them, in place of the present ones.
+
+        `only`: in that fleet. Raises DocumentsRefused and UnknownFleetCluster.
+        """
+        from shared.domain.versions.gaps import gaps_of
+        from shared.domain.versions.impact import compared, concerned, edited_profiles, impact_groups, users_of, with_profiles
+
+        profiles = edited_profiles(edited)
+        fleet = DOCUMENTS if only == NAMELESS else only
+        if fleet is not None and fleet not in self.fleet.fleets:
+            raise UnknownFleetCluster(f"no fleet {only!r}; known are {', '.join(name or NAMELESS for name in self.fleet.fleets)}")
+        after = with_profiles(self.fleet, profiles, fleet)
+        clusters = concerned(self.fleet, after)
+        moves = compared(self.fleet, after, clusters, now, None if days is None else now + timedelta(days=days))
+        return ImpactList(
+            profiles=sorted(_names(profiles)),
+            clusters=len(clusters),
+            moves=moves,
+            groups=impact_groups(moves),
+            gaps=[gap for name, profile, users in _judged(profiles, after) for gap in gaps_of(name, profile, users_of(users), now)],
+            problems=[ProfileProblem(**asdict(problem)) for problem in self._problems(profiles, now)],
+            unreachable=list(self.unreachable),
+        )
+
+    def _problems(self, edited: Gardener, now: datetime) -> list[Problem]:
+        """Why a commit would refuse them. Of a live garden's profile the document is not known: nothing of it counts as new."""
+        present = self.fleet.fleets.get(DOCUMENTS, Gardener()).documents
+        previous = [present.get(key, document) for key, document in edited.documents.items()]
+        others = [document for key, document in present.items() if key not in edited.documents]
+        files = {document.file for document in edited.documents.values()}
+        wrong = check_gardener([*edited.documents.values(), *others], [*previous, *others], now)
+        return [problem for problem in wrong if problem.file in files]
+
     def why(self, cluster: str, now: datetime) -> Explanation:
         """Everything about one cluster, named as for FleetView.named. Raises UnknownFleetCluster."""
         planner = Planner(self.fleet, self.holding)
@@ -76,6 +123,19 @@ class FleetVersions:
         events = [event_entry(event) for event in islice(forecast(planner, now, [plan.cluster]), EVENTS)]
         known = {"events": events, "unreachable": list(self.unreachable)}
         return explained(plan, timeline.at(now) if timeline else None, now).model_copy(update=known)
+
+
+def _judged(profiles: Gardener, fleet: FleetView) -> Iterator[tuple[str, CloudProfile, list[FleetCluster]]]:
+    """The edited profiles as clusters see them, with these clusters."""
+    merged = {name: profile for seen in fleet.fleets.values() for name, profile in merged_profiles(seen).items()}
+    for name in sorted(_names(profiles)):
+        users = [each for each in fleet.clusters.values() if (f"{each.namespace}/" if each.own else "") + each.profile == name]
+        if name in merged:
+            yield name, profiles.profiles.get(name, merged[name]), users
+
+
+def _names(profiles: Gardener) -> set[str]:
+    return {*profiles.profiles, *("/".join(key) for key in profiles.namespaced)}
 
 
 def committed_versions(world: World, *, live: bool) -> FleetVersions:

@@ -53,6 +53,7 @@ CALLS = {
     "/v1.0/versions/plan": {"get"},
     "/v1.0/versions/calendar": {"get"},
     "/v1.0/versions/calendar.ics": {"get"},
+    "/v1.0/versions/impact": {"post"},
     "/v1.0/versions/why/{cluster}": {"get"},
     "/v1.0/node-labels/{node}": {"get", "put"},
     **{f"{prefix}/{name}": {"get"} for prefix in ("", "/v1.0") for name in ("health", "metrics", "openapi.json")},

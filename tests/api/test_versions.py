@@ -72,6 +72,36 @@ def test_the_calendar_is_subscribed_to_and_narrowed(gardens: FrontDoor) -> None:
     assert b"VEVENT" not in gardens.get(f"/v1.0/versions/calendar.ics?{AT}&live=false&cluster=nobody").data
 
 
+EDITED = FLEET.split("---", maxsplit=1)[0].replace("2026-12-24", "2027-02-24")
+
+
+def test_an_edited_profile_is_compared_with_what_is_committed_and_nothing_is_kept(gardens: FrontDoor) -> None:
+    before = set(gardens.world.store.keys(""))
+    answer = gardens.post(f"/v1.0/versions/impact?{AT}&live=false", json={"files": [{"file": "aws.yaml", "text": EDITED}]})
+    assert answer.status_code == 200, answer.json
+    (move,) = answer.json["moves"]
+    assert (move["cluster"], move["from"], move["before"]["at"][:10], move["after"]["at"][:10]) == (
+        "garden-shop/shop",
+        "1.32.9",
+        "2026-12-24",
+        "2027-02-24",
+    )
+    assert set(gardens.world.store.keys("")) == before
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"files": []}, {"files": [{"text": "a: ["}]}, {"files": [{"text": "kind: Shoot"}]}, {"files": [{"t": ""}]}]
+)
+def test_a_file_that_is_no_profile_is_refused(gardens: FrontDoor, body: dict[str, Any]) -> None:
+    assert gardens.post("/v1.0/versions/impact?live=false", json=body).status_code == 400
+
+
+def test_an_edited_profile_of_a_fleet_that_is_not_there_is_a_404(gardens: FrontDoor) -> None:
+    answer = gardens.post("/v1.0/versions/impact?live=false&fleet=far", json={"files": [{"text": EDITED}]})
+    assert answer.status_code == 404
+    assert "known are :" in answer.json["message"] + answer.json["reason"]
+
+
 def test_the_calendar_is_grouped_by_day_and_cause(gardens: FrontDoor) -> None:
     (group,) = gardens.get(f"/v1.0/versions/calendar?{AT}&live=false").json["groups"]
     assert (group["day"], group["from"], group["to"], group["clusters"], group["examples"]) == (

@@ -59,6 +59,7 @@ spec:
 """
 FILES = {
     "fleet.yaml": FLEET,
+    "edited.yaml": FLEET.split("---", maxsplit=1)[0].replace("1.33.2", "1.34.0"),
     "broken.yaml": "apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: x}\nspec: {labels: {'bad key': 1}}\n",
     "gpu.json": '{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": ["gpu01", "cp01"]}]}',
     "nobody.json": '{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": ["nobody"]}]}',
@@ -159,6 +160,10 @@ CHANGED = [
     *both("versions", "plan", "--all", "--now", AT),
     *both("versions", "plan", "--kind", "auto", "--cluster", "garden-*/*", "--now", AT),
     *both("versions", "calendar", "--now", AT),
+    *both("versions", "calendar", "--cluster", "shop", "--now", AT),
+    *both("versions", "impact", "--profile", "edited.yaml", "--now", AT),
+    *both("versions", "impact", "--profile", "edited.yaml", "--fleet", "nowhere", "--now", AT),
+    *both("versions", "impact", "--profile", "broken.yaml", "--now", AT),
     *both("versions", "calendar", "--days", "10", "--now", AT),
     ("versions", "calendar", "-o", "ics", "--now", AT),
     *both("versions", "why", "shop", "--now", AT),

@@ -56,6 +56,10 @@ VERSIONS = Group(
         "NoConsecutiveMinor": Reason(
             "the profile has no version in the next minor, and minors are never skipped", "add one to the profile"
         ),
+        "NoSupportedSuccessor": Reason(
+            "no version of the next minor is supported when this minor ends", "classify one as supported, or let this minor live longer"
+        ),
+        "ForcedToExpired": Reason("the forced update leads to a version that has expired itself", "add one that has not"),
         "NoHigherMinor": Reason("the image has no version in a higher minor of this major", "add one, or change its updateStrategy"),
         "NoHigherMajor": Reason("the image has no version in a higher major", "add one, or change its updateStrategy"),
         "EndOfLife": Reason("the image has nothing newer", "move the pool to another machine image, or add a version to the profile"),

@@ -232,3 +232,91 @@ class Explanation(Answer):
     def full_name(self) -> str:
         """`FLEET:NAMESPACE/NAME`; `NAMESPACE/NAME` alone for a Shoot document."""
         return full_name(self.fleet, self.cluster)
+
+
+class ImpactMoment(Answer):
+    """A step of a calendar: `to` null and `stuck` where it cannot be taken; `code`: why."""
+
+    at: str
+    to: str | None
+    kind: Literal["auto", "force"] | None
+    stuck: bool
+    code: str
+
+
+class ImpactChange(Answer):
+    """What is left (`from`), how that goes today (`before`), and how it would go (`after`); null: not at all."""
+
+    subject: str
+    image: str
+    from_: str | None = Field(alias="from")
+    before: ImpactMoment | None
+    after: ImpactMoment | None
+
+    @property
+    def newly_stuck(self) -> bool:
+        """Whether it would be stuck and is not today."""
+        return bool(self.after and self.after.stuck and not (self.before and self.before.stuck))
+
+
+class ImpactEntry(ImpactChange):
+    """A step of one cluster that comes, goes, or becomes another one."""
+
+    cluster: str
+    fleet: str
+    component: str
+
+    @property
+    def full_name(self) -> str:
+        """`FLEET:NAMESPACE/NAME`; `NAMESPACE/NAME` alone for a Shoot document."""
+        return full_name(self.fleet, self.cluster)
+
+
+class ImpactGroup(ImpactChange):
+    """The same change, on the same days (UTC), in so many `places` of so many `clusters`, a few of which are `examples`."""
+
+    clusters: int
+    places: int
+    examples: list[str]
+
+
+class GapEntry(Answer):
+    """A version (or a minor) of a profile that leads nowhere: from when (`at`; null: it never expires), and how many places run it."""
+
+    profile: str
+    subject: str
+    version: str
+    code: str
+    at: str | None
+    message: str
+    inUse: int  # noqa: N815
+
+
+class ProfileProblem(Answer):
+    """What `validate` says of the edited profile, seen as a change of the present one."""
+
+    file: str
+    line: int
+    document: str
+    path: str
+    type: str
+    message: str
+
+
+class ImpactList(Answer):
+    """`versions impact`. `clusters`: how many use a profile that is another one now; `moves`: their steps that change; `groups`: these by
+    what changes; `gaps`: where the edited profiles lead nowhere; `problems`: why `validate` refuses them.
+    """
+
+    profiles: list[str]
+    clusters: int
+    moves: list[ImpactEntry]
+    groups: list[ImpactGroup]
+    gaps: list[GapEntry]
+    problems: list[ProfileProblem]
+    unreachable: list[str] = []
+
+    @property
+    def stuck(self) -> int:
+        """Places that would be stuck and are not today."""
+        return sum(move.newly_stuck for move in self.moves)

@@ -686,6 +686,11 @@ def _decide_image(track: Track, name: str, current: str, auto: bool) -> VersionO
     return Stuck(code, _image_error(name, error), trigger, reason)
 
 
+def image_outcome(image: Image, version: str, now: datetime) -> VersionOutcome:
+    """What becomes of an image version at a moment, in a pool that all versions of the image fit and that lets itself be updated."""
+    return _decide_image(Track(image.versions, now, image.name, image.strategy or "major"), image.name, version, True)
+
+
 def _image_trigger(track: Track, name: str, current: str, auto: bool) -> str | None:
     """The image's name and version are compared as they are written; a version that a filter removed does not exist."""
     if track.name == name:
