@@ -181,6 +181,37 @@ def ready(node: str, condition: bool, cluster: str | None, form: str) -> None:
     _emit(form, there.answer(node, "Ready" if condition else "not Ready", []))
 
 
+@simulate.command()
+@click.argument("node")
+@click.argument("name", metavar="NAMESPACE/NAME")
+@click.argument("available", type=click.BOOL, metavar="true|false")
+@cluster_option
+@output_option
+def daemonset(node: str, name: str, available: bool, cluster: str | None, form: str) -> None:
+    """Say whether a DaemonSet has an available pod on the node, for rollouts that look at that. No event: it is none of the node's labels.
+
+    One that no node was said to have does not exist.
+    """
+    there = simulation(cluster)
+    there.node(node)
+    there.cluster.set_daemon_set(node, name, available)
+    _emit(form, there.answer(node, f"{'an available' if available else 'no available'} pod of {name}", []))
+
+
+@simulate.command()
+@click.argument("namespace")
+@click.argument("count", type=click.IntRange(0, 1_000_000))
+@cluster_option
+@output_option
+def unschedulable(namespace: str, count: int, cluster: str | None, form: str) -> None:
+    """Say for how many pods of NAMESPACE the scheduler has found no node, for rollouts that look at that."""
+    there = simulation(cluster)
+    there.cluster.set_unschedulable(namespace, count)
+    left = dict(sorted(there.cluster.unschedulable().items()))
+    said = ", ".join(f"{number} in {name}" for name, number in left.items()) or "none"
+    emit(form, {"cluster": there.name, "unschedulable": left}, lambda: [f"pods of cluster {there.name} that can't be scheduled: {said}"])
+
+
 def read_changes(changes: Iterable[str]) -> dict[str, str | None]:
     """`KEY=VALUE` and `KEY-` as kubectl reads them; None stands for removal. Raises Failure."""
     read: dict[str, str | None] = {}

@@ -206,11 +206,16 @@ class Simulated:
         self._change(name, lambda _, state: msgspec.structs.replace(state, ready=ready))
 
     def set_daemon_set(self, name: str, daemon_set: str, available: bool) -> None:
-        """Say whether a DaemonSet, `NAMESPACE/NAME`, has an available pod on a node. Raises NodeGone."""
+        """Say whether a DaemonSet, `NAMESPACE/NAME`, has an available pod on a node. Raises NodeGone and Refused."""
+        namespace, _, named = daemon_set.partition("/")
+        if not (is_subdomain(namespace) and is_subdomain(named)):
+            raise Refused("Invalid", f"{daemon_set[:80]!r} is not NAMESPACE/NAME of a DaemonSet")
         self._change(name, lambda _, state: msgspec.structs.replace(state, daemon_sets={**state.daemon_sets, daemon_set: available}))
 
     def set_unschedulable(self, namespace: str, count: int) -> None:
-        """Say how many pods of a namespace the scheduler has found no node for."""
+        """Say how many pods of a namespace the scheduler has found no node for. Raises Refused."""
+        if not is_subdomain(namespace):
+            raise Refused("Invalid", f"{namespace[:80]!r} is not the name of a namespace")
         number = _greatest(self._store.keys(f"{self._folder}unschedulable/{namespace}/")).get(namespace, 0)
         while not self._store.create(self._pending(namespace, number + 1), str(count).encode()):
             number += 1

@@ -97,9 +97,23 @@ def test_a_nodes_readiness_is_kept(cluster: Hullmark) -> None:
     assert cluster("simulate", "ready", "n1", "true", "-o", "json").json["ready"] is True
 
 
+def test_what_a_rollout_looks_at_of_pods_can_be_said(cluster: Hullmark) -> None:
+    told = cluster("simulate", "daemonset", "n1", "kube-system/cni", "false", "-o", "json").json
+    assert (told["done"], told["event"], told["labels"]["rack"]) == ("no available pod of kube-system/cni", [], "r1")
+    assert cluster("simulate", "unschedulable", "shop", "3", "-o", "json").json["unschedulable"] == {"shop": 3}
+    assert (
+        cluster("simulate", "unschedulable", "bank", "1").out == "pods of cluster default that can't be scheduled: 1 in bank, 3 in shop\n"
+    )
+    cluster("simulate", "unschedulable", "bank", "0")
+    assert cluster("simulate", "unschedulable", "shop", "0").out == "pods of cluster default that can't be scheduled: none\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("daemonset", "n1", "cni", "true"), "is not NAMESPACE/NAME of a DaemonSet"),
+        (("daemonset", "n9", "kube-system/cni", "true"), "no node 'n9'"),
+        (("unschedulable", "../n1", "3"), "is not the name of a namespace"),
         (("label", "n1", "bad key=x"), "metadata.labels: bad key"),
         (("label", "n1", "rack=no spaces"), "a label value has at most 63 bytes"),
         (("label", "n1", "rack=x", "--as", "m" * 129), "fieldManager: a field manager's name has 1 to 128 bytes"),
