@@ -48,8 +48,8 @@ class Looks:
             if about.daemon_sets and isinstance(asked, Workloads):
                 seen = seen._replace(daemon_sets=_joined(seen.daemon_sets or {}, asked.daemon_sets(names)))
         except ClusterError as error:
-            return seen._replace(daemon_sets=None if about.daemon_sets else {}, error=error.reason)
-        return seen
+            return seen._replace(daemon_sets=None if about.daemon_sets else {}, error=error.reason, refused=not error.retryable)
+        return seen._replace(refused=not seen.whole)
 
 
 def _there(listing: Listing, rollout: Progress) -> Listing:
@@ -97,7 +97,8 @@ def with_baseline(state: Progress, looks: Looks, world: World) -> Progress:
     if seen.whole:
         opened = structs.replace(batch, before=baseline(names, seen, _inherited(state, batch, names, world)))
     else:
-        opened = structs.replace(batch, unsent=True, fact=Fact(batch.at, behind=True, message=seen.unsaid))
+        reason = seen.error if seen.refused else ""
+        opened = structs.replace(batch, unsent=True, fact=Fact(batch.at, behind=True, reason=reason, message=seen.unsaid))
     return structs.replace(state, batches=[*state.batches[:-1], opened])
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import hypothesis
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec import structs
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from shared.domain.documents.kinds import REST, RolloutSpec
 from shared.domain.names import REJECTED
 from shared.domain.rollouts.decisions import Done, Facts, Open, Stop, Wait, after, decide
 from shared.domain.rollouts.health import AGAIN, KEPT, Seen, baseline, inherited, looked
-from shared.domain.rollouts.progress import Baseline, Batch, Doubts, Fact, Health, Progress, Said, Stage
+from shared.domain.rollouts.progress import Baseline, Batch, Doubts, Fact, Health, Progress, Said, Stage, given
 from shared.ports import Refused, Unavailable
 from tests.rollouts.rolling import CANARY, HALF, Rolling, a_rollout
 from tests.stories.fleet import a_policy
@@ -313,6 +314,8 @@ def test_what_counts_is_how_it_was_before_the_first_try_that_was_sent(fleet: Rol
     fleet.later(minutes=1)
     assert (fleet.status.phase, fleet.status.reason) == ("stopped", "DaemonSetsUnavailable")
     assert fleet.new() == ["n0", "n1"]
+    fleet.says("revert")
+    assert set(fleet.tiers().values()) == {"old"}
 
 
 def test_a_cluster_that_gets_nothing_because_it_says_nothing_is_taken_back_without_a_trace(fleet: Rolling) -> None:
@@ -543,6 +546,30 @@ def test_of_very_much_that_is_in_doubt_a_part_is_kept_and_what_lasts_of_it_stops
     assert isinstance(decide(rollout, Facts(), NOW), Stop)
 
 
+@pytest.mark.parametrize(("reason", "ends"), [("Forbidden", False), ("", True)])
+def test_a_cluster_that_will_not_say_how_it_is_holds_the_end_and_one_that_is_away_does_not(reason: str, ends: bool) -> None:
+    rollout = a_rollout_of(1, 2, 0)
+    away = Fact(NOW, behind=True, reason=reason, message="did not say how many pods can't be scheduled")
+    for stage in (0, 1):
+        for cluster in ("c0", "c1"):
+            decision = decide(rollout, Facts({batch.action: Fact(NOW) for batch in rollout.batches}), NOW)
+            assert decision == Open(stage, cluster, 0, 3)
+            rollout = after(rollout, decision, Facts(), NOW, f"{stage}{cluster}")
+            rollout = opened(rollout, healthy() if cluster == "c0" else Seen())
+            if rollout.batches[-1].unsent:
+                last = structs.replace(rollout.batches[-1], fact=away)
+                rollout = structs.replace(rollout, batches=[*rollout.batches[:-1], last])
+    facts = Facts({batch.action: Fact(NOW) for batch in rollout.batches})
+    decision = decide(rollout, facts, NOW)
+    assert isinstance(decision, Done if ends else Wait)
+    if isinstance(decision, Wait):
+        assert (decision.reason, decision.message) == (
+            "ClusterBehind",
+            "all else is through; c1 did not say how many pods can't be scheduled, and got nothing",
+        )
+        assert decide(given(rollout, Said("retry", "ada", NOW)), facts, NOW) == Open(0, "c1", 0, 3)
+
+
 def test_a_batch_that_was_opened_without_a_look_may_not_pass_before_there_was_one() -> None:
     rollout = after(a_rollout_of(1, 1, 0), Open(0, "c0", 0, 3), Facts(), NOW, "a1")
     ended = Facts({"a1": Fact(NOW)}, looked=frozenset())
@@ -627,7 +654,7 @@ def test_what_nobody_can_read_any_more_of_the_rollout_before_is_not_known(fleet:
     assert fleet.status.message == "stage some: it is not known whether default/n0 may be called Ready"
 
 
-@given(st.data())
+@hypothesis.given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_whatever_rollouts_follow_each_other_each_node_is_measured_by_how_it_was_before_the_first_that_reached_it(
     data: st.DataObject,

@@ -52,7 +52,8 @@ ROLLOUTS = Group(
         "ApprovalExpired": Reason("nobody approved the stage within 30 days", "`hullmark rollout retry ID` waits again; `abort` ends it"),
         "RolloutPaused": Reason("somebody paused it; the message says who and why", "`hullmark rollout resume ID`"),
         "ClusterBehind": Reason(
-            "no cluster of the stage answered, or said how its nodes and pods are before they get the change, so the stage shows nothing",
+            "no cluster of the stage answered, or said how its nodes and pods are before they get the change, so the stage shows nothing; "
+            "or all else is through, and a cluster that refuses to say so has got nothing",
             "look at the clusters, and at Hullmark's rights there (`examples/rbac.yaml`), then `hullmark rollout retry ID`",
             causes="the API server is down, its address or credentials have changed, or a network policy is in the way",
         ),

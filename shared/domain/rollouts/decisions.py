@@ -120,7 +120,7 @@ def _next(rollout: Progress, facts: Facts, now: datetime) -> Decision:
         if not isinstance(decision, datetime):
             return decision
         since = decision
-    return Done()
+    return _left_out(rollout, facts) or Done()
 
 
 def _harmed(rollout: Progress, facts: Facts) -> Stop | None:
@@ -318,6 +318,18 @@ def _in_flight(rollout: Progress, stage: int) -> int:
     if isinstance(most, int):
         return most
     return max(1, int(size * Decimal(most.removesuffix("%")) / 100))
+
+
+def _left_out(rollout: Progress, facts: Facts) -> Wait | None:
+    """What got nothing because a cluster would not say how it was: the end would bring it the change with nobody looking."""
+    batches = [batch for stage in range(len(rollout.stages)) for batch in rollout.newest_batches(stage)]
+    refused = {batch.cluster: facts.of(batch) for batch in batches if batch.unsent and facts.of(batch).reason}
+    if not refused:
+        return None
+    which = "; ".join(f"{cluster} {fact.message}" for cluster, fact in sorted(refused.items()))
+    since = max(fact.ended or rollout.said.at for fact in refused.values())
+    who = "somebody who tries again there: `hullmark rollout retry`"
+    return Wait("ClusterBehind", f"all else is through; {which}, and got nothing", since, who=who)
 
 
 def _nobody_answered(rollout: Progress, stage: int, tries: list[Batch], facts: Facts) -> Wait | None:

@@ -38,6 +38,8 @@ class Seen(NamedTuple):
     """By namespace, how many pods the scheduler has no node for."""
     error: str = ""
     """The code of why it did not say."""
+    refused: bool = False
+    """Whether it will not say later either, unless somebody does something."""
 
     @property
     def whole(self) -> bool:
