@@ -11,16 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import threading
 import time
 import tracemalloc
+import urllib.request
+import uuid
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shared.adapters.kubernetes import Kubernetes
-from tests.kube_apiserver import Fleet, KubeApiserver
+from tests.kube_apiserver import Fleet, KubeApiserver, running_status
 
-WRITERS = 12
+AT_ONCE = 100
+"""Pods of one write."""
 
 
 def main() -> None:
@@ -31,7 +34,7 @@ def main() -> None:
     wanted = options.parse_args()
     with KubeApiserver(memory_mib=6000) as server:
         names = [f"node-{number:05}" for number in range(wanted.nodes)]
-        fill(Fleet(server), names, wanted.daemonsets, wanted.unschedulable)
+        fill(server, names, wanted.daemonsets, wanted.unschedulable)
         reads: Mapping[str, Callable[[Kubernetes], object]] = {
             "nodes, Ready or not": lambda cluster: len(cluster.readiness()),
             "pods of DaemonSets, 1 node": lambda cluster: found(cluster, names[:1]),
@@ -86,9 +89,9 @@ def counted(cluster: Kubernetes) -> list[int]:
     return sizes
 
 
-def fill(fleet: Fleet, names: Sequence[str], daemon_sets: int, unschedulable: int) -> None:
+def fill(server: KubeApiserver, names: Sequence[str], daemon_sets: int, unschedulable: int) -> None:
     """Nodes, DaemonSets with a pod on each, as large as pods are that do something, and pods that no node was found for."""
-    began = time.perf_counter()
+    began, fleet = time.perf_counter(), Fleet(server)
     fleet.fill(names)
     for number in range(daemon_sets):
         fleet.set_daemon_set(names[0], f"kube-system/agent-{number}", True)
@@ -105,34 +108,45 @@ def fill(fleet: Fleet, names: Sequence[str], daemon_sets: int, unschedulable: in
         kind = {"Content-Type": "application/merge-patch+json"}
         fleet._request("PATCH", f"/apis/apps/v1/namespaces/kube-system/daemonsets/agent-{number}/status", {}, body.encode(), kind)
     fleet.set_unschedulable("default", unschedulable)
-    pods = [(place, name, number) for place, name in enumerate(names[1:]) for number in range(daemon_sets)]
-    failures: list[Exception] = []
-
-    def write(some: Sequence[tuple[int, str, int]]) -> None:
-        try:
-            for place, name, number in some:
-                fleet.post("/api/v1/namespaces/kube-system/pods", pod(place, name, number))
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=write, args=(pods[start::WRITERS],)) for start in range(WRITERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    pods = [(name, number) for name in names[1:] for number in range(daemon_sets)]
+    for start in range(0, len(pods), AT_ONCE):
+        store(server, [pod(place, *each) for place, each in enumerate(pods[start : start + AT_ONCE], start)])
     print(f"filled in {time.perf_counter() - began:.0f} s", flush=True)
 
 
+def store(server: KubeApiserver, pods: Sequence[Mapping[str, Any]]) -> None:
+    """Write pods where the API server keeps them, which takes a twentieth of the time that its own writes do."""
+    puts = [
+        {"requestPut": {"key": base64(f"/registry/pods/kube-system/{pod['metadata']['name']}"), "value": base64(json.dumps(pod))}}
+        for pod in pods
+    ]
+    request = urllib.request.Request(
+        f"{server.etcd}/v3/kv/txn", json.dumps({"success": puts}).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as answer:
+        answer.read()
+
+
+def base64(text: str) -> str:
+    """As etcd's gateway has keys and values."""
+    return b64encode(text.encode()).decode()
+
+
 def pod(place: int, node: str, number: int) -> dict[str, Any]:
-    """A DaemonSet's pod of about 5 KB: environment, mounts, probes, tolerations. Nobody reports its status: those that do are larger."""
+    """A DaemonSet's pod of about 5 KB that runs: environment, mounts, tolerations, status."""
     environment = [{"name": f"SETTING_{each}", "value": f"https://service-{each}.example/api/v1"} for each in range(20)]
     mounts = [{"name": f"volume-{each}", "mountPath": f"/var/lib/agent/{each}"} for each in range(6)]
     container = {"name": "main", "image": f"registry.example/agent-{number}:1.2.3", "env": environment, "volumeMounts": mounts}
     tolerations = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists"} for key in ("not-ready", "unreachable", "disk-pressure")]
     spec = {"nodeName": node, "containers": [container], "tolerations": tolerations, "volumes": list(volumes())}
-    return {"metadata": {"name": f"agent-{number}-{place:05}", "labels": {"name": f"agent-{number}"}}, "spec": spec}
+    metadata = {
+        "name": f"agent-{number}-{place:05}",
+        "namespace": "kube-system",
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": "2026-11-21T00:00:00Z",
+        "labels": {"name": f"agent-{number}"},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": running_status(True)}
 
 
 def volumes() -> Iterator[dict[str, Any]]:

@@ -66,7 +66,7 @@ class KubeApiserver:
         self._reaper: subprocess.Popen[bytes] | None = None
         self._pki = _Pki(self.folder, bare_ca)
         self.tokens = {"admin": uuid.uuid4().hex, "nobody": uuid.uuid4().hex}
-        self.url = ""
+        self.url = self.etcd = ""
 
     def __enter__(self) -> Self:
         atexit.register(self.stop)
@@ -120,7 +120,7 @@ class KubeApiserver:
             self._run("etcd", *_etcd_flags(self.folder, client, peer))
             self._run("kube-apiserver", *_apiserver_flags(self.folder, client, https), *self._flags)
             self._watch()
-            self.url = f"https://127.0.0.1:{https}"
+            self.url, self.etcd = f"https://127.0.0.1:{https}", f"http://127.0.0.1:{client}"
             if self._ready():
                 return
             self._end_processes()
