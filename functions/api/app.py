@@ -16,7 +16,22 @@ from flask_openapi3.openapi import OpenAPI
 from pydantic import ValidationError
 from werkzeug.exceptions import BadRequest
 
-from functions.api import actions, configdocs, health, holds, identity, nodes, page, plans, revisions, rights, rollouts, tasks, versions
+from functions.api import (
+    actions,
+    configdocs,
+    explaining,
+    health,
+    holds,
+    identity,
+    nodes,
+    page,
+    plans,
+    revisions,
+    rights,
+    rollouts,
+    tasks,
+    versions,
+)
 from functions.api.answers import ApiError, Status, failure, invalid, translated
 
 MAX_BODY = 8 * 2**20
@@ -97,7 +112,7 @@ def application() -> OpenAPI:
     app.request_class = Request
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.url_map.strict_slashes = False
-    for noun in (actions, configdocs, revisions, tasks, nodes, plans, rollouts, holds, versions, health):
+    for noun in (actions, configdocs, revisions, tasks, nodes, explaining, plans, rollouts, holds, versions, health):
         app.register_api(noun.routes)
     app.register_blueprint(page.routes)
     app.before_request(identity.same_site)

@@ -1,12 +1,13 @@
 """The status page: the state of the fleet at a glance, rendered on the server, without scripts.
 
 `/` shows which nodes are out of sync and why, what runs, where rollouts stand, what happened; `/actions/ID` shows one action,
-`/rollouts/ID` one rollout with its buttons, `/reasons/CODE` what a reason means and what to do.
+`/rollouts/ID` one rollout with its buttons, `/nodes/NAME` why a node has its labels, `/reasons/CODE` what a reason means and what to do.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,10 @@ from functions.api.rights import reads_only
 from functions.api.rolling import ACTIONS, PLACES, detailed, holding, rollouts
 from functions.api.standing import Standing, needing_attention, outcome_so_far, parameters_of, standing
 from shared import wiring
+from shared.domain.keys import SUBDOMAIN
 from shared.domain.overview import OUT_OF_SYNC
 from shared.domain.rollouts.approvals import lines
+from shared.work.explaining import explain
 from shared.work.rollouts import RolloutStatus, control
 
 if TYPE_CHECKING:
@@ -102,6 +105,17 @@ def reason(code: str) -> Response:
         cause = f"no reason {code[:80]!r} is Hullmark's own: it may be an API server's or a cloud's, which pass through unchanged"
         return _page("missing.html", now, http=404, cause=cause)
     return _page("reason.html", now, code=code, told=told)
+
+
+@routes.get("/nodes/<node>")
+def node(node: str) -> Response:
+    """Show one node: its release, why it has each of its labels, and what happened to it."""
+    if len(node) > 253 or not re.fullmatch(SUBDOMAIN, node):
+        raise ApiError(404, "Not found", f"{node[:80]!r} is no name of a node")
+    world = wiring.world()
+    found, past = explain(node, "", request.args.get("cluster"), world)
+    ours = {key: label for key, label in found.labels.items() if label.declared is not None or label.written}
+    return _page("node.html", world.clock(), found=found, past=past, ours=ours)
 
 
 @routes.get("/rollouts/<rollout>")

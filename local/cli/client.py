@@ -35,6 +35,7 @@ from local.cli.service import (
 from shared.domain.actions import REVISION_REJECTED, ActionOutcome, Lifecycle
 from shared.domain.documents.reading import DocumentsRefused, Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
+from shared.domain.labels.explanations import NodeExplanation, NodeHistory
 from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
@@ -514,6 +515,13 @@ class ServerNodes:
         pages = [page for some in _in_urls(asked.names) for page in self._pages(asked, some)]
         every = {name: node for page in pages for name, node in page.nodes.items()}
         return NodeStates(cluster=pages[-1].cluster, committed=pages[-1].committed, nodes=every)
+
+    def explain(self, node: str, key: str, cluster: str | None, look_back: int) -> NodeExplanation:
+        asked = {"key": key or None, "cluster": cluster, "look_back": look_back}
+        return self._http.get(f"/explain/{quote(node, safe='')}", NodeExplanation, **asked)
+
+    def history(self, node: str, cluster: str | None, look_back: int) -> NodeHistory:
+        return self._http.get(f"/node-labels/{quote(node, safe='')}/history", NodeHistory, cluster=cluster, look_back=look_back)
 
     def _pages(self, asked: NodesRequest, names: str) -> Iterator[NodeStates]:
         query = {"cluster": asked.cluster or "", "names": names, "out_of_sync": str(asked.out_of_sync).lower()}

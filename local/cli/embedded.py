@@ -30,6 +30,7 @@ from shared import telemetry
 from shared.domain.actions import ActionOutcome
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
+from shared.domain.labels.explanations import NodeExplanation, NodeHistory
 from shared.domain.labels.impact import Accepting
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
@@ -38,7 +39,7 @@ from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
 from shared.messages import RelabelRequest, RolloutStep
-from shared.work import commits, holds, releasing, rollouts
+from shared.work import commits, explaining, holds, releasing, rollouts
 from shared.work.commits import WouldCommit
 from shared.work.comparison import compare
 from shared.work.control import retried
@@ -330,6 +331,12 @@ class EmbeddedNodes:
 
     def states(self, asked: NodesRequest) -> NodeStates:
         return node_states(asked, self._world)
+
+    def explain(self, node: str, key: str, cluster: str | None, look_back: int) -> NodeExplanation:
+        return explaining.explain(node, key, cluster, self._world, look_back)[0]
+
+    def history(self, node: str, cluster: str | None, look_back: int) -> NodeHistory:
+        return explaining.history(node, cluster, self._world, look_back)
 
 
 def _summary(about: Committed, tags: list[str], trouble: str = "") -> RevisionSummary:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, field_serializer
 from shared.domain.actions import ActionOutcome, Lifecycle
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.labels.comparison import RevisionDiff
+from shared.domain.labels.explanations import NodeExplanation, NodeHistory
 from shared.domain.labels.impact import Accepting, RevisionImpact
 from shared.domain.labels.node_states import NodesRequest, NodeStates
 from shared.domain.labels.plans import LabelPlan, PlanRequest
@@ -256,6 +257,14 @@ class Nodes(Protocol):
 
     def states(self, asked: NodesRequest) -> NodeStates:
         """All that are asked for, on one page. Raises Rejected."""
+        ...
+
+    def explain(self, node: str, key: str, cluster: str | None, look_back: int) -> NodeExplanation:
+        """Each label of a node, or one. Raises Rejected."""
+        ...
+
+    def history(self, node: str, cluster: str | None, look_back: int) -> NodeHistory:
+        """What happened to a node. Raises Rejected."""
         ...
 
 

@@ -18,9 +18,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+
+import msgspec
 
 from shared.domain.actions import (
     ActionOutcome,
@@ -69,6 +71,14 @@ class Seen(NamedTuple):
 
     accepted: bool
     paused: bool
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """An action's outcome as far as one of its subjects needs it."""
+
+    finished_at: datetime
+    revision: int
+    outcomes: list[msgspec.Raw] = []
 
 
 class Command(Record):
@@ -149,6 +159,18 @@ class Actions:
         except RecordUnreadable as torn:
             return unreadable(None, {}, unknown_request(action), str(torn), began(action))
         return outcome
+
+    def about(self, action: str, subjects: Collection[str]) -> dict[str, tuple[Ending, Outcome]]:
+        """What an action's end says of these subjects: one read; of 100,000 outcomes only theirs are parsed. Raises RecordUnreadable."""
+        key = f"actions/{action}/outcome.json"
+        body = self._store.get(key)
+        wanted = [json.dumps(subject).encode() for subject in subjects]
+        if body is None or not any(name in body for name in wanted):
+            return {}
+        ending = read_as(key, body, lambda text: msgspec.json.decode(text, type=Ending))
+        some = [raw for raw in map(bytes, ending.outcomes) if any(name in raw for name in wanted)]
+        found = [read_as(key, raw, Outcome.model_validate_json) for raw in some]
+        return {outcome.subject: (ending, outcome) for outcome in found if outcome.subject in subjects}
 
     def ids(self, *, limit: int = 0) -> list[str]:
         """Every action's id, oldest first; with `limit`, the newest so many."""

@@ -302,6 +302,10 @@ class Releases:
         cause = self._read(cluster, k).about.cause
         return self.override_of(Mark(override=cause.action)) if cause.kind == "override" else None
 
+    def act(self, cluster: str, k: int) -> Released:
+        """The state after one act; what there was before the first for 0. Raises RecordUnreadable."""
+        return self._read(cluster, k) if k else Released(0, self._before(), self._share, self._stage_of(cluster))
+
     def find(self, cluster: str, action: str, since: int) -> Act | None:
         """An action's release, among the acts after `since`; None where it has released nothing. Raises RecordUnreadable."""
         return self._found(cluster, action, since, self.head(cluster).k)

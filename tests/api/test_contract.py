@@ -56,6 +56,8 @@ CALLS = {
     "/v1.0/versions/impact": {"post"},
     "/v1.0/versions/why/{cluster}": {"get"},
     "/v1.0/node-labels/{node}": {"get", "put"},
+    "/v1.0/node-labels/{node}/history": {"get"},
+    "/v1.0/explain/{node}": {"get"},
     **{f"{prefix}/{name}": {"get"} for prefix in ("", "/v1.0") for name in ("health", "metrics", "openapi.json")},
 }
 CHECKS = [

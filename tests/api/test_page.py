@@ -376,6 +376,23 @@ def test_an_action_has_a_page_of_its_own(site: Site, page: Page) -> None:
     assert page.url == f"{site.url}/"
 
 
+def test_a_node_has_a_page_that_says_why_it_has_its_labels_and_what_happened_to_it(site: Site, page: Page) -> None:
+    page.goto(site.url)
+    page.click("#out-of-sync a:has-text('compute05')")
+    assert page.url == f"{site.url}/nodes/compute05"
+    text = looked_at(page, "node")
+    for told in ("out of sync", "revision 2", "Labels of others: 1"):
+        assert told in text
+    page.goto(f"{site.url}/nodes/compute02")
+    looked_at(page, "node")
+    pool = page.inner_text("#labels tr:has-text('halden.example.com/pool')")
+    for told in ("hullmark", "update_site", "ada.lovelace@halden.example.com"):
+        assert told in pool
+    past = page.inner_text("#history")
+    for told in ("revision 2 released", "halden.example.com/pool=general", "update_site"):
+        assert told in past
+
+
 def test_an_action_that_has_not_ended_shows_its_progress(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/actions/{site.open}")
     text = looked_at(page, "running")

@@ -127,6 +127,13 @@ COMMITTED = [
     *both("nodes", "cp01,gpu01", "--labels"),
     *both("nodes", "ghost1", "cp01"),
     *both("nodes", "--out-of-sync"),
+    *both("explain", "gpu01"),
+    *both("explain", "gpu01", "accelerator"),
+    *both("explain", "gpu01", "nobody.example.com/has-it"),
+    *both("explain", "ghost1"),
+    *both("history", "gpu01"),
+    *both("history", "gpu01", "--look-back", "1"),
+    *both("history", "gpu01", "--cluster", "nowhere"),
     *both("nodes", "--cluster", "nowhere"),
     *both("relabel", "cp01", "compute17"),
     *both("relabel", "--filter", "gpu.json"),
@@ -228,7 +235,7 @@ class Printed(NamedTuple):
 MASKS = [
     (re.compile(r"01M7ZBXTWV1ZFW0GSK0VTJ4ER(\d)"), r"SEED\1"),
     (re.compile(r"[0-9A-HJKMNP-TV-Z]{26}"), "ID"),
-    (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+(\+00:00)?"), "TIME"),
+    (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+(\+00:00)?|\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC"), "TIME"),
     (re.compile(r" +"), " "),
     (re.compile(r"going on with action SEED\d, which an earlier command left open\n"), ""),
 ]
