@@ -26,6 +26,7 @@ from shared.domain.outcomes import NOTHING_WRITTEN, NodeTask, Outcome
 from shared.ledger.records import RecordUnreadable
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
+from shared.work.filters import beyond_together
 from shared.work.intake import Refusal, Rejected, accept
 from shared.work.limits import beyond_limits
 from shared.work.losses import hold_back
@@ -140,7 +141,7 @@ def make_plan(request: ActionRequest, planned: Planned, world: World, now: datet
     """Cut what must be written into parts. A dry run writes nothing: what would change is settled as such. What goes beyond the limits
     ends the action as blocked, before anything is released.
     """
-    beyond = beyond_limits(request, planned.impact, world, now)
+    beyond = beyond_limits(request, planned.impact, world, now) or beyond_together(request, planned, world, now)
     plan = Plan(
         revision=planned.revision,
         release=planned.release,

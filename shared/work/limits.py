@@ -148,7 +148,7 @@ def bounds_in(cluster: str, in_force: InForce, world: World, newest: Declaration
         return bounds
 
 
-def _bounds_for(revision: int | None, cluster: str, in_force: InForce, world: World, newest: Declarations | None = None) -> Bounds:
+def bounds_for(revision: int | None, cluster: str, in_force: InForce, world: World, newest: Declarations | None = None) -> Bounds:
     """The limits for a revision in a cluster. What the cluster has already, released again, repairs: then only labels that would be removed
     count.
     """
@@ -159,7 +159,7 @@ def _bounds_for(revision: int | None, cluster: str, in_force: InForce, world: Wo
 def would_exceed(impact: Impact, declared: Declarations, in_force: InForce, world: World) -> Beyond | None:
     """What would keep a relabel by these documents from being sent out, as far as nobody has accepted it."""
     name, number = impact.cluster, declared.number
-    bounds = _bounds_for(number, name, in_force, world, declared)
+    bounds = bounds_for(number, name, in_force, world, declared)
     beyond = verdict(impact, bounds)
     if beyond is None or number is None:
         return beyond
@@ -181,7 +181,7 @@ def beyond_limits(request: ActionRequest, impact: Impact | None, world: World, n
         impact = with_earlier(impact, rollout, batch)
     in_force = world.releases.look()
     base = in_force.state(request.cluster).base
-    bounds = _bounds_for(request.revision, request.cluster, in_force, world)
+    bounds = bounds_for(request.revision, request.cluster, in_force, world)
     others = world.actions.count(request, Others(impact.removals, impact.takeovers, impact.changes))
     beyond = verdict(impact, bounds, request.accepted, others=others)
     if beyond is None and request.accepted and not request.dry_run and verdict(impact, bounds, others=others):

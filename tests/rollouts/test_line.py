@@ -68,6 +68,30 @@ def test_a_stopped_rollout_that_is_retried_tries_what_failed_and_goes_on(fleet: 
     assert (fleet.new(), fleet.status.phase) == (EVERY, "done")
 
 
+def test_a_retry_writes_only_what_failed_and_its_end_tags_the_revision(fleet: Rolling) -> None:
+    some = {"name": "some", "nodes": {"names": ["n0", "n1", "n2"]}, "maxInFlight": 1}
+    fleet.ten_nodes(some, stopWhen={"failed": 1})
+    fleet.fails("n1", "n2")
+    fleet.starts()
+    assert (fleet.status.reason, fleet.new()) == ("TooManyFailures", ["n0"])
+    written: list[str] = []
+    fleet.cluster.before = lambda call, node: written.append(node) if call == "apply_labels" else None
+    fleet.says("retry")
+    assert sorted(written[:2]) == ["n1", "n2"]
+    assert sorted(written) == [name for name in EVERY if name != "n0"]
+    assert (fleet.status.phase, SITE_ACTION_SUCCESS in fleet.world.revisions.tags(2)) == ("done", True)
+
+
+def test_a_retry_opens_no_batch_again_that_had_succeeded(fleet: Rolling) -> None:
+    fleet.ten_nodes({"name": "some", "nodes": {"names": ["n0", "n1", "n2"]}, "maxInFlight": 1}, stopWhen={"failed": 1})
+    fleet.fails("n1", "n2")
+    fleet.starts()
+    fleet.fails()
+    fleet.says("retry")
+    tries = [batch.where for batch in fleet.world.rollouts.get(fleet.rollout).batches if batch.stage == 0]
+    assert sorted(tries.count(where) for where in {*tries}) == [1, 2, 2]
+
+
 def test_a_rollout_that_stops_itself_and_reverts_leaves_every_label_and_holder_as_before(fleet: Rolling) -> None:
     fleet.ten_nodes({"name": "some", "nodes": {"names": ["n0", "n1", "n2"]}}, onStop="revert")
     before = {node.name: (node.labels, node.owners) for node in fleet.cluster.nodes()}
