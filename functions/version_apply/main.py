@@ -7,7 +7,9 @@ out  results           PartResult
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 
 import functions_framework
@@ -37,7 +39,7 @@ from shared.world import World
 
 BUSY = "UpdateRunning"
 NOTICES = {"changed": VERSION_UPDATED, "failed": VERSION_FAILED, "skipped": UPDATE_SKIPPED, "missing": VERSION_FAILED}
-"""Outcomes that people are told of."""
+"""Outcomes that people are told of; that a provider is busy is none."""
 
 
 @functions_framework.cloud_event
@@ -62,7 +64,7 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     """
     left = world.time_left()
     world = world.within(left)
-    steps = [_step(update) for update in task.updates]
+    steps = [replace(_step(update), token=token_of(task.action, _step(update).key)) for update in task.updates]
     steps.sort(key=lambda step: step.rank)
     if task.part in world.actions.recorded(task.action):
         return "done before"
@@ -97,6 +99,11 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     return tell(task, outcomes, revision.number if revision else 0, world, now, last=last)
 
 
+def token_of(action: str, key: str) -> str:
+    """By this a provider knows a request that it has had: the same at every delivery, and no other step's."""
+    return hashlib.sha256(f"{action}/{key}".encode()).hexdigest()[:32]
+
+
 def unanswered(task: VersionUpdate, steps: list[VersionStep], error: ClusterError, world: World, now: datetime, *, last: bool) -> str:
     """The cluster's fleet cannot be opened or does not say how the cluster is: none of its steps is taken."""
     outcomes = [_outcome(step, "failed", error.reason, str(error), retryable=error.retryable) for step in steps]
@@ -109,7 +116,8 @@ def tell(task: VersionUpdate, outcomes: list[Outcome], revision: int, world: Wor
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
     result = PartResult(action=task.action, part=task.part, revision=revision, outcomes=outcomes)
-    world.bus.publish(Notice.TOPIC, [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES])
+    notices = [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES and outcome.reason != BUSY]
+    world.bus.publish(Notice.TOPIC, notices)
     world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
 

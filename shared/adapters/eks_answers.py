@@ -17,11 +17,40 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
+class EksUpgradePolicy(_Answer):
+    """Of a cluster: whether it stays on a version through its extended support."""
+
+    support_type: str = Field(default="STANDARD", alias="supportType")
+
+
+class EksIssue(_Answer):
+    """What EKS finds wrong with a cluster or a node group."""
+
+    code: str = ""
+    message: str = ""
+
+
+class EksHealth(_Answer):
+    """Of DescribeCluster and DescribeNodegroup."""
+
+    issues: tuple[EksIssue, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join(f"{issue.code}: {issue.message}" for issue in self.issues)
+
+
 class EksCluster(_Answer):
     """Of DescribeCluster."""
 
     version: str
     status: str
+    upgrade_policy: EksUpgradePolicy = Field(default=EksUpgradePolicy(), alias="upgradePolicy")
+    health: EksHealth = EksHealth()
+
+    @property
+    def well(self) -> bool:
+        """Whether EKS finds nothing wrong with it."""
+        return self.status == "ACTIVE" and not self.health.issues
 
 
 class EksNodeGroup(_Answer):
@@ -30,6 +59,27 @@ class EksNodeGroup(_Answer):
     version: str
     status: str
     ami_type: str = Field(default="", alias="amiType")
+    health: EksHealth = EksHealth()
+
+    @property
+    def well(self) -> bool:
+        """Whether EKS finds nothing wrong with it."""
+        return self.status == "ACTIVE" and not self.health.issues
+
+
+class EksInsightStatus(_Answer):
+    """Of an insight: PASSING, WARNING, ERROR or UNKNOWN, and why."""
+
+    status: str
+    reason: str = ""
+
+
+class EksInsight(_Answer):
+    """Of ListInsights: what EKS found that concerns an upgrade."""
+
+    name: str = ""
+    kubernetes_version: str = Field(default="", alias="kubernetesVersion")
+    insight_status: EksInsightStatus = Field(alias="insightStatus")
 
 
 class EksVersion(_Answer):
@@ -39,16 +89,18 @@ class EksVersion(_Answer):
     version_status: str = Field(default="", alias="versionStatus")
     status: str = ""
     end_of_standard_support: datetime | None = Field(default=None, alias="endOfStandardSupportDate")
+    end_of_extended_support: datetime | None = Field(default=None, alias="endOfExtendedSupportDate")
 
     @property
     def classification(self) -> str:
         """How it counts."""
         return CLASSIFICATIONS.get((self.version_status or self.status).upper(), "supported")
 
-    @property
-    def end(self) -> datetime | None:
-        """When it expires."""
-        return self.end_of_standard_support.astimezone(UTC) if self.end_of_standard_support else None
+    def end(self, policy: EksUpgradePolicy) -> datetime | None:
+        """When it expires for a cluster: with its standard support, or where the cluster has extended support with that."""
+        extended = self.end_of_extended_support if policy.support_type == "EXTENDED" else None
+        end = extended or self.end_of_standard_support
+        return end.astimezone(UTC) if end else None
 
 
 def read(model: type[M], answer: object, what: str) -> M:

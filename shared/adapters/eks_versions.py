@@ -1,7 +1,8 @@
 """An EKS cluster and its managed node groups as a fleet of one: `shared.ports.Fleet` over boto3.
 
-EKS knows minors only: `1.31` is the whole version, and the end of standard support is when it expires. Its API has no dry run: what can
-be known beforehand is asked instead. A control plane takes minutes; until it is through, its node groups answer UpdateRunning.
+EKS knows minors only: `1.31` is the whole version, and it expires when its support ends: standard support, or extended support where the
+cluster's upgradePolicy says EXTENDED. Its API has no dry run: what can be known beforehand is asked instead. A control plane takes minutes;
+until it is through, nothing else is begun. An upgrade insight with status ERROR for the next minor keeps the control plane where it is.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ from typing import Any, Self, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
-from shared.adapters.eks_answers import EksCluster, EksNodeGroup, EksVersion, read
+from shared.adapters.eks_answers import EksCluster, EksInsight, EksNodeGroup, EksVersion, read
 from shared.domain.documents.access import EKS_NAME
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
-from shared.domain.versions.clusters import FleetCluster, Pool, VersionStep, declared_cluster
+from shared.domain.versions.clusters import FleetCluster, Health, Pool, ProviderState, VersionStep, declared_cluster
 from shared.domain.versions.semver import parse
 from shared.ports import Refused, Stale, Unavailable
 
 T = TypeVar("T")
 CATALOGUE = "eks"
 """The name of the profile that EKS itself provides."""
+WORKING = frozenset(["CREATING", "UPDATING", "PENDING"])
+"""States of clusters and node groups in which EKS works on them."""
+BLOCKING = "ERROR"
+"""The state of an insight that says that an upgrade would break something; a WARNING lets it go."""
 BUSY = frozenset(["ResourceInUseException"])
 LATER = frozenset(["ThrottlingException", "TooManyRequestsException", "ServerException", "ServiceUnavailableException", "InternalFailure"])
 
@@ -67,14 +72,39 @@ class EksVersions:
         if name != self.id:
             return None
         about = self._describe()
-        groups = [each for page in self._pages("list_nodegroups", "nodegroups") for each in page]
-        pools = tuple(Pool(group, "node group", kubernetes=self._group(group).version) for group in groups)
-        return declared_cluster(self.id, self._spec, about.version, pools, CATALOGUE, deleting=about.status == "DELETING")
+        groups = {each: self._group(each) for page in self._pages("list_nodegroups", "nodegroups") for each in page}
+        pools = tuple(Pool(name, "node group", kubernetes=group.version) for name, group in groups.items())
+        deleting = about.status == "DELETING"
+        busy = [f"node group {name}" for name, group in groups.items() if group.status in WORKING]
+        running = ", ".join([*(["the control plane"] if about.status in WORKING else []), *busy])
+        sick = [f"{name} is {group.status} ({group.health})" for name, group in groups.items() if not group.well]
+        sick += [] if about.well else [f"the cluster is {about.status} ({about.health})"]
+        health = Health(None, f"EKS works on {running}") if running else Health(not sick, "; ".join(sick))
+        state = ProviderState(deleting, running, "" if deleting or running else self._obstacles(about), health=health)
+        return declared_cluster(self.id, self._spec, about.version, pools, CATALOGUE, state)
+
+    def _obstacles(self, about: EksCluster) -> str:
+        """Why the control plane is not ready for the next minor: its state, or the insights of EKS that say ERROR."""
+        if about.status != "ACTIVE":
+            return f"the cluster is {about.status}{f' ({about.health})' if about.health.issues else ''}"
+        current = parse(about.version)
+        following = f"{current.major}.{current.minor + 1}"
+        wanted = {"categories": ["UPGRADE_READINESS"], "kubernetesVersions": [following], "statuses": [BLOCKING]}
+        try:
+            listed = [each for page in self._pages("list_insights", "insights", filter=wanted) for each in page]
+        except Refused as refused:  # what nobody may read might say no
+            return f"the upgrade insights for {following} cannot be read: {refused}"
+        found = [read(EksInsight, each, f"an insight on cluster {self._eks_name}") for each in listed]
+        blocking = [each for each in found if each.insight_status.status == BLOCKING and each.kubernetes_version in ("", following)]
+        return "; ".join(f"EKS upgrade insight for {following}: {each.name}: {each.insight_status.reason}" for each in blocking)
 
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        if self._spec.cloud_profile:  # a profile of the documents is meant
+            return [], []
+        policy = self._describe().upgrade_policy
         listed = [version for page in self._pages("describe_cluster_versions", "clusterVersions", named=False) for version in page]
         found = [read(EksVersion, version, "a version of the catalogue") for version in listed]
-        offered = [Offered(version.version, version.classification, version.end) for version in found]
+        offered = [Offered(version.version, version.classification, version.end(policy)) for version in found]
         return [CloudProfile(CATALOGUE, tuple(offered), machine_types=(MachineType("node group"),))], []
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
@@ -88,10 +118,11 @@ class EksVersions:
         self._must_be_idle(about, step, wanted)
         if dry_run:
             return True
+        known = {"clientRequestToken": step.token} if step.token else {}
         if step.pool:
-            self._call("update_nodegroup_version", clusterName=self._eks_name, nodegroupName=step.pool, version=wanted)
+            self._call("update_nodegroup_version", clusterName=self._eks_name, nodegroupName=step.pool, version=wanted, **known)
         else:
-            self._call("update_cluster_version", name=self._eks_name, version=wanted)
+            self._call("update_cluster_version", name=self._eks_name, version=wanted, **known)
         return True
 
     def _must_be_idle(self, about: EksCluster, step: VersionStep, wanted: str) -> None:
@@ -100,6 +131,8 @@ class EksVersions:
             group = self._group(step.pool)
             if group.ami_type == "CUSTOM":
                 raise Refused("CustomImage", f"node group {step.pool} runs an image of its own: give its launch template a new one")
+            if group.status not in ("ACTIVE", *WORKING):
+                raise Refused("NotReady", f"node group {step.pool} is {group.status} ({group.health})")
             busy = busy or group.status != "ACTIVE" or parse(about.version).key < parse(wanted).key
         if busy:
             raise _busy(f"{self.id} is {about.status} on {about.version}")
@@ -113,8 +146,8 @@ class EksVersions:
         answer = self._call("describe_nodegroup", clusterName=self._eks_name, nodegroupName=group)
         return read(EksNodeGroup, answer.get("nodegroup"), f"node group {group} of cluster {self._eks_name}")
 
-    def _pages(self, operation: str, key: str, *, named: bool = True) -> Iterator[list[Any]]:
-        arguments = {"clusterName": self._eks_name} if named else {}
+    def _pages(self, operation: str, key: str, *, named: bool = True, **filters: Any) -> Iterator[list[Any]]:
+        arguments = ({"clusterName": self._eks_name} if named else {}) | filters
         token = None
         while True:
             answer = self._call(operation, **arguments, **({"nextToken": token} if token else {}))

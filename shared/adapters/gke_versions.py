@@ -1,7 +1,8 @@
 """A GKE cluster and its node pools as a fleet of one: `shared.ports.Fleet` over google-cloud-container's REST transport.
 
 What GKE offers is the valid versions of the cluster's release channel; one that is no longer valid counts as missing. The API has no dry
-run and does one thing at a time: while an operation runs, everything else answers UpdateRunning.
+run, knows no request tokens and does one thing at a time: while an operation runs, everything else answers UpdateRunning. Its maintenance
+exclusions hold updates of their scope back; its maintenance window is for Google's own upgrades, and the Cluster document's for these.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from google.api_core import exceptions
@@ -17,10 +19,12 @@ from google.auth.exceptions import GoogleAuthError
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
-from shared.domain.versions.clusters import FleetCluster, Pool, VersionStep, declared_cluster
+from shared.domain.versions.clusters import Exclusion, FleetCluster, Health, Pool, ProviderState, VersionStep, declared_cluster
 from shared.domain.versions.semver import parse
 from shared.ports import Refused, Stale, Unavailable
 
+WORKING = frozenset(["PROVISIONING", "RECONCILING"])
+"""States of clusters and node pools in which GKE works on them."""
 SECONDS = 30.0
 """One call."""
 
@@ -59,11 +63,15 @@ class GkeVersions:
         if name != self.id:
             return None
         about = self._describe()
+        for named, version in [("control plane", about.current_master_version), *((pool.name, pool.version) for pool in about.node_pools)]:
+            if not version:
+                raise _odd(f"GKE says no version of {named} of {self._path}")
         pools = tuple(Pool(pool.name, "node pool", kubernetes=pool.version) for pool in about.node_pools)
-        stopping = about.status.name == "STOPPING"
-        return declared_cluster(self.id, self._spec, about.current_master_version, pools, self.id, deleting=stopping)
+        return declared_cluster(self.id, self._spec, about.current_master_version, pools, self.id, _state(about))
 
     def profiles(self) -> tuple[list[CloudProfile], list[NamespacedCloudProfile]]:
+        if self._spec.cloud_profile:  # a profile of the documents is meant
+            return [], []
         channel = self._describe().release_channel.channel
         offered = self._call("get_server_config", name=self._location)
         mine = next((offer for offer in offered.channels if channel and offer.channel == channel), None)
@@ -109,6 +117,38 @@ class GkeVersions:
             raise Refused(type(error).__name__, f"{method}: {error.message}") from error
         except GoogleAuthError as error:
             raise Refused("Unauthorized", f"{method}: {error}") from error
+
+
+def _state(about: Any) -> ProviderState:
+    """What a cluster says of itself: whether something runs, what is wrong with it, and when it is not to be updated."""
+    busy = [f"node pool {pool.name}" for pool in about.node_pools if pool.status.name in WORKING]
+    running = ", ".join([*(["the cluster"] if about.status.name in WORKING else []), *busy])
+    said = "; ".join(condition.message for condition in about.conditions if condition.message)
+    broken = about.status.name in ("ERROR", "DEGRADED")
+    sick = [f"{pool.name} is {pool.status.name}" for pool in about.node_pools if pool.status.name in ("ERROR", "RUNNING_WITH_ERROR")]
+    sick += [f"the cluster is {about.status.name}{f' ({said})' if said else ''}"] if broken else []
+    return ProviderState(
+        deleting=about.status.name == "STOPPING",
+        running=running,
+        not_ready=f"the cluster is {about.status.name}{f' ({said})' if said else ''}" if broken else "",
+        exclusions=tuple(_exclusion(name, each) for name, each in about.maintenance_policy.window.maintenance_exclusions.items()),
+        health=Health(None, f"GKE works on {running}") if running else Health(not sick, "; ".join(sick)),
+    )
+
+
+def _exclusion(name: str, window: Any) -> Exclusion:
+    scope = window.maintenance_exclusion_options.scope
+    return Exclusion(name, _moment(window.start_time), _moment(window.end_time), getattr(scope, "name", str(scope)))
+
+
+def _moment(time: Any) -> datetime:
+    return datetime.fromtimestamp(time.timestamp(), UTC)
+
+
+def _odd(message: str) -> Unavailable:
+    error = Unavailable(message)
+    error.reason = "UnexpectedAnswer"
+    return error
 
 
 def _status(error: exceptions.GoogleAPICallError) -> str:

@@ -24,7 +24,7 @@ from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
 from shared.domain.versions.groups import DOCUMENTS as NAMELESS
 from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter, event_groups, grouped, pending
-from shared.domain.versions.holding import Holding, nothing_holds
+from shared.domain.versions.holding import Holding, provider_holds
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.plans import Planner, decision_entry, offers_of
 from shared.domain.versions.profiles import Gardener, check_gardener, merged_profiles
@@ -44,7 +44,7 @@ class FleetVersions:
     fleet: FleetView
     unreachable: Sequence[str] = ()
     revision: int = 0
-    holding: Holding = nothing_holds
+    holding: Holding = provider_holds
     """What keeps updates back; its freezes are in the windows of `fleet` already."""
 
     @classmethod

@@ -15,9 +15,10 @@ from shared.domain.site import load
 from shared.domain.versions.clusters import FleetCluster
 from shared.messages import TryAgain
 from shared.ports import Refused, Unavailable
+from tests.versions.providers import FakeEks
 from tests.versions.test_fleets import OLD, LiveGarden, garden_document, opens
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site, the_update  # noqa: F401 - the fixture
-from tests.versions.test_providers import FakeEks, Service, eks, eks_fleet, service  # noqa: F401 - the fixtures
+from tests.versions.test_providers import eks, eks_fleet, service  # noqa: F401 - the fixtures
 
 Failing = Callable[[Site], Any]
 

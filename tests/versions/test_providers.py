@@ -1,13 +1,13 @@
-"""EKS and GKE as fleets: the real clients against small fakes of the services, and moto where it can."""
+"""EKS and GKE as fleets: the real clients against small fakes of the services, and moto where it can.
+
+Of moto's EKS there are DescribeCluster, ListNodegroups and DescribeNodegroup, and none of the calls for versions, updates and insights.
+"""
 
 from __future__ import annotations
 
 import json
-import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from google.cloud import container_v1
 from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerRestTransport
 from moto import mock_aws
 
+from functions.version_apply.main import handle as apply
 from local.cli import main
 from shared import wiring
 from shared.adapters.eks_versions import EksVersions
@@ -26,61 +27,10 @@ from shared.adapters.gke_versions import GkeVersions
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.clusters import VersionStep
 from shared.ports import Refused, Stale, Unavailable
+from shared.work.versions import committed_versions
 from shared.world import Settings
-from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site  # noqa: F401 - the fixture
-
-Answer = tuple[int, dict[str, Any]]
-
-
-class Service(ThreadingHTTPServer):
-    """Answers by `METHOD path`; what it was asked with a body is kept in order."""
-
-    def __init__(self) -> None:
-        self.routes: list[tuple[str, Callable[..., Answer]]] = []
-        self.asked: list[tuple[str, Any]] = []
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.thread = threading.Thread(target=lambda: self.serve_forever(poll_interval=0.02), daemon=True)
-        self.thread.start()
-
-    def route(self, pattern: str, answer: Callable[..., Answer]) -> None:
-        self.routes.append((pattern, answer))
-
-    def close(self) -> None:
-        self.shutdown()
-        self.thread.join()
-        self.server_close()
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Service
-
-    def answer(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else {}
-        call = f"{self.command} {self.path.partition('?')[0]}"
-        for pattern, answer in self.server.routes:
-            match = re.fullmatch(pattern, call)
-            if match:
-                if self.command != "GET":
-                    self.server.asked.append((call, body))
-                self.send(*answer(*match.groups(), **({"body": body} if self.command != "GET" else {})))
-                return
-        self.send(404, {"message": f"no {call}", "error": {"message": f"no {call}", "code": 404, "status": "NOT_FOUND"}})
-
-    do_GET = do_POST = do_PUT = answer  # noqa: N815 - http.server's names
-
-    def send(self, code: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        if code >= 400 and "type" in body:
-            self.send_header("x-amzn-ErrorType", body["type"])
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None: ...
+from tests.versions.providers import NAME, PLACE, Answer, FakeEks, FakeGke, Service, insight
+from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site, the_update  # noqa: F401 - the fixture
 
 
 @pytest.fixture
@@ -91,49 +41,6 @@ def service() -> Iterator[Service]:
 
 
 # --- EKS ------------------------------------------------------------------------------------------------------------------------------
-
-
-class FakeEks:
-    """One cluster with node groups. A control plane that is updated stays UPDATING until `finish`."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.cluster = {"name": "prod", "version": "1.31", "status": "ACTIVE"}
-        self.groups = {
-            name: {"nodegroupName": name, "clusterName": "prod", "version": "1.31", "status": "ACTIVE", "amiType": "AL2023_x86_64_STANDARD"}
-            for name in ("a", "b")
-        }
-        self.versions = [
-            {"clusterVersion": "1.33", "versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": 1785369600},
-            {"clusterVersion": "1.32", "versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": 1774224000},
-            {"clusterVersion": "1.31", "versionStatus": "EXTENDED_SUPPORT", "endOfStandardSupportDate": 1764115200},
-        ]
-        service.route("GET /clusters/prod", lambda: (200, {"cluster": self.cluster}))
-        service.route("GET /clusters/prod/node-groups", lambda: (200, {"nodegroups": list(self.groups)}))
-        service.route("GET /clusters/prod/node-groups/(.*)", self.group)
-        service.route("GET /cluster-versions", lambda: (200, {"clusterVersions": self.versions}))
-        service.route("POST /clusters/prod/updates", self.update)
-        service.route("POST /clusters/prod/node-groups/(.*)/update-version", self.update_group)
-
-    def group(self, name: str) -> Answer:
-        return (
-            (200, {"nodegroup": self.groups[name]})
-            if name in self.groups
-            else (404, {"type": "ResourceNotFoundException", "message": name})
-        )
-
-    def update(self, body: dict[str, Any]) -> Answer:
-        self.cluster |= {"status": "UPDATING", "wanted": body["version"]}
-        return 200, {"update": {"id": "u1", "status": "InProgress"}}
-
-    def update_group(self, name: str, body: dict[str, Any]) -> Answer:
-        if self.cluster["status"] != "ACTIVE":
-            return 409, {"type": "ResourceInUseException", "message": "the cluster is being updated"}
-        self.groups[name]["version"] = body["version"]
-        return 200, {"update": {"id": "u2", "status": "InProgress"}}
-
-    def finish(self) -> None:
-        self.cluster = {"name": "prod", "version": self.cluster["wanted"], "status": "ACTIVE"}
 
 
 @pytest.fixture
@@ -185,6 +92,7 @@ def test_a_node_group_waits_for_its_control_plane(eks: FakeEks) -> None:
     assert busy.value.reason == "UpdateRunning"
     eks.finish()
     assert fleet.apply("eks/prod", GROUP_UP)
+    eks.finish()
     assert not fleet.apply("eks/prod", GROUP_UP)
     assert eks.groups["a"]["version"] == "1.32"
 
@@ -256,42 +164,135 @@ def test_an_eks_cluster_goes_through_the_functions_like_any_other(eks: FakeEks, 
     assert eks.cluster["status"] == "UPDATING"
     eks.finish()
     site.checks(EVENING.replace(minute=30))
+    eks.finish()
     assert {name: group["version"] for name, group in eks.groups.items()} == {"a": "1.32", "b": "1.32"}
     assert [list(action.values()) for action in site.actions()] == [["changed", "skipped", "skipped"], ["changed", "changed"]]
 
 
+WINDOW = {"timeWindow": {"begin": "220000+0000", "end": "230000+0000"}}
+OFF = {"autoUpdate": {"kubernetesVersion": False, "machineImageVersion": False}}
+
+
+def eks_site(site: Site, eks: FakeEks, **maintenance: Any) -> None:  # noqa: F811
+    """The cluster under a Cluster document with this maintenance."""
+    site.world.open_fleet = lambda _name, spec: eks_fleet(eks, **spec.to_json())
+    spec = {"provider": "eks", "access": {"eks": {"region": "eu-central-1", "name": "prod"}}, "maintenance": maintenance}
+    site.commits({"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": "prod"}, "spec": spec})
+
+
+def held(site: Site) -> dict[str, tuple[str | None, str]]:  # noqa: F811
+    """By component: where each version would go, and what holds it."""
+    entries = committed_versions(site.world, live=True).decisions(EVENING).decisions
+    return {entry.component: (entry.to, entry.held.reason if entry.held else "") for entry in entries}
+
+
+@pytest.mark.parametrize(("maintenance", "reason"), [({**WINDOW, **OFF}, "AutoUpdateOff"), ({}, "NoMaintenanceWindow")])
+def test_eks_announces_what_is_due_and_updates_nothing_where_nobody_asked_for_it(
+    eks: FakeEks,
+    site: Site,  # noqa: F811
+    maintenance: dict[str, Any],
+    reason: str,
+) -> None:
+    eks_site(site, eks, **maintenance)
+    assert held(site) == {"controlPlane": ("1.32", reason), "worker/a": ("1.32.0", reason), "worker/b": ("1.32.0", reason)}
+    for now in (EVENING, EVENING.replace(hour=12)):
+        site.checks(now, force_window=True)
+    assert eks.service.asked == []
+    assert {each["version"] for each in site.notices("version.expired")} == {"1.31"}
+    assert {each["reason"] for each in site.notices("update.skipped")} == {reason}
+
+
+def test_without_a_window_an_eks_cluster_is_never_open(eks: FakeEks) -> None:
+    (cluster,) = eks_fleet(eks).clusters()
+    assert (cluster.window.open(EVENING), cluster.window.next(EVENING), list(cluster.window.openings(EVENING))) == (False, None, [])
+
+
+def test_extended_support_moves_the_expiration_to_its_own_end(eks: FakeEks) -> None:
+    def ends() -> list[str]:
+        ((profile,), _) = eks_fleet(eks).profiles()
+        return [f"{each.version} {each.expiration:%Y-%m-%d}" for each in profile.kubernetes]
+
+    assert ends() == ["1.33 2026-07-30", "1.32 2026-03-23", "1.31 2025-11-26"]
+    eks.cluster["upgradePolicy"] = {"supportType": "EXTENDED"}
+    assert ends() == ["1.33 2027-07-30", "1.32 2027-03-23", "1.31 2026-11-26"]
+
+
+def test_an_insight_that_an_upgrade_would_break_something_holds_the_control_plane(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    eks.insights = [insight("1.32", "WARNING"), insight("1.33", "ERROR"), insight("1.32", "PASSING")]
+    assert held(site)["controlPlane"] == ("1.32", "")
+    eks.insights.append(insight("1.32", "ERROR"))
+    assert held(site)["controlPlane"] == ("1.32", "NotReady")
+    site.checks(EVENING)
+    assert eks.service.asked == []
+    assert any("Deprecated API usage detected" in each["message"] for each in site.notices("update.skipped"))
+
+
+def test_insights_that_may_not_be_read_hold_too(eks: FakeEks) -> None:
+    refused = {"type": "AccessDeniedException", "message": "no eks:ListInsights"}
+    eks.service.routes.insert(0, ("POST /clusters/prod/insights", lambda body: (403, refused)))
+    (cluster,) = eks_fleet(eks).clusters()
+    assert "no eks:ListInsights" in cluster.not_ready
+
+
+def test_what_eks_works_on_holds_everything_and_makes_no_notice(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    eks.groups["b"]["status"] = "UPDATING"
+    for minute in (0, 10, 20, 30):
+        site.checks(EVENING.replace(minute=minute))
+    assert {reason for _, reason in held(site).values()} == {"UpdateRunning"}
+    assert eks.service.asked == []
+    assert not site.notices("update.skipped")
+
+
+def test_busy_node_groups_raise_no_notice_at_any_attempt(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    for minute in (0, 10, 20, 30):
+        site.checks(EVENING.replace(minute=minute))
+    assert not site.notices("update.skipped")
+
+
+def test_every_delivery_of_an_update_carries_the_same_token_and_every_update_its_own(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    update = the_update(site)
+    apply(update, site.world, EVENING)
+    eks.cluster["status"] = "ACTIVE"  # as if the first request had been lost on its way
+    apply(update, site.world, EVENING)
+    (_, first), (_, second), *groups = eks.service.asked
+    assert first == second
+    assert len(eks.updates) == 1 + len(groups)
+    tokens = {body["clientRequestToken"] for _, body in eks.service.asked}
+    assert len(tokens) == len(eks.updates)
+    assert all(len(token) == 32 for token in tokens)
+
+
+def test_a_node_group_that_is_not_well_is_refused_with_its_words(eks: FakeEks) -> None:
+    eks.cluster["version"] = "1.32"
+    issue = {"code": "AccessDenied", "message": "the node role is gone", "resourceIds": []}
+    eks.groups["a"] |= {"status": "DEGRADED", "health": {"issues": [issue]}}
+    with pytest.raises(Refused, match="AccessDenied: the node role is gone"):
+        eks_fleet(eks).apply("eks/prod", GROUP_UP)
+
+
+def test_eks_says_how_a_cluster_is_after_its_update(eks: FakeEks) -> None:
+    def health() -> tuple[bool | None, str]:
+        (cluster,) = eks_fleet(eks).clusters()
+        return cluster.health.healthy, cluster.health.message
+
+    assert health() == (True, "")
+    eks.groups["a"]["status"] = "UPDATING"
+    assert health() == (None, "EKS works on node group a")
+    eks.groups["a"] |= {"status": "DEGRADED", "health": {"issues": [{"code": "AccessDenied", "message": "no role", "resourceIds": []}]}}
+    assert health() == (False, "a is DEGRADED (AccessDenied: no role)")
+
+
+def test_a_profile_that_the_cluster_document_names_goes_before_what_eks_offers(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    named = {"provider": "eks", "cloudProfile": "eks", "access": {"eks": {"region": "eu-central-1", "name": "prod"}}}
+    assert eks_fleet(eks, **named).profiles() == ([], [])
+
+
 # --- GKE ------------------------------------------------------------------------------------------------------------------------------
-
-PLACE = "projects/p/locations/l"
-NAME = f"/v1/{PLACE}/clusters/c"
-
-
-class FakeGke:
-    """One cluster on the regular channel."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.cluster = {
-            "name": "c",
-            "status": "RUNNING",
-            "currentMasterVersion": "1.31.5-gke.1000",
-            "releaseChannel": {"channel": "REGULAR"},
-            "nodePools": [{"name": "a", "version": "1.31.5-gke.1000", "config": {"imageType": "COS_CONTAINERD"}}],
-        }
-        self.valid = ["1.32.1-gke.200", "1.31.7-gke.100", "1.31.5-gke.1000"]
-        channels = [{"channel": "RAPID", "validVersions": ["1.34.0-gke.1"]}, {"channel": "REGULAR", "validVersions": self.valid}]
-        service.route(f"GET {NAME}", lambda: (200, self.cluster))
-        service.route(f"GET /v1/{PLACE}/serverConfig", lambda: (200, {"channels": channels, "validMasterVersions": ["1.30.0-gke.1"]}))
-        service.route(f"POST {NAME}:updateMaster", self.update)
-        service.route(f"PUT {NAME}/nodePools/a", self.update_pool)
-
-    def update(self, body: dict[str, Any]) -> Answer:
-        self.cluster["currentMasterVersion"] = body["masterVersion"]
-        return 200, {"name": "operation-1", "status": "RUNNING"}
-
-    def update_pool(self, body: dict[str, Any]) -> Answer:
-        self.cluster["nodePools"] = [{"name": "a", "version": body["nodeVersion"], "config": {"imageType": body["imageType"]}}]
-        return 200, {"name": "operation-2", "status": "RUNNING"}
 
 
 @pytest.fixture
@@ -330,6 +331,7 @@ def test_gke_moves_its_control_plane_and_its_pools_and_keeps_their_image_type(gk
     assert fleet.apply("gke/prod", master, dry_run=True)
     assert gke.service.asked == []
     assert fleet.apply("gke/prod", master)
+    gke.finish()
     assert not fleet.apply("gke/prod", master)
     assert fleet.apply("gke/prod", pool)
     assert [body for _, body in gke.service.asked] == [
@@ -360,6 +362,79 @@ def test_a_gke_operation_in_progress_means_later_and_a_refusal_means_no(gke: Fak
     gke.service.routes[0] = (f"POST {NAME}:updateMaster", lambda body: (503, {"error": {"code": 503, "message": "soon"}}))
     with pytest.raises(Unavailable, match="soon"):
         fleet.apply("gke/prod", step)
+
+
+def gke_site(site: Site, gke: FakeGke, **maintenance: Any) -> None:  # noqa: F811
+    """The cluster under a Cluster document with this maintenance."""
+    site.world.open_fleet = lambda _name, spec: gke_fleet(gke, **spec.to_json())
+    spec = {"provider": "gke", "access": {"gke": {"project": "p", "location": "europe-west4", "name": "c"}}, "maintenance": maintenance}
+    site.commits({"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": "prod"}, "spec": spec})
+
+
+@pytest.mark.parametrize(("maintenance", "reason"), [({**WINDOW, **OFF}, "AutoUpdateOff"), ({}, "NoMaintenanceWindow")])
+def test_gke_announces_what_is_due_and_updates_nothing_where_nobody_asked_for_it(
+    gke: FakeGke,
+    site: Site,  # noqa: F811
+    maintenance: dict[str, Any],
+    reason: str,
+) -> None:
+    gke.valid.pop()
+    gke_site(site, gke, **maintenance)
+    site.checks(EVENING, force_window=True)
+    assert held(site) == {"controlPlane": ("1.31.7-gke.100", reason), "worker/a": ("1.31.7-gke.100", reason)}
+    assert gke.service.asked == []
+
+
+def excluded(gke: FakeGke, scope: str, begin: str = "2026-11-20T00:00:00Z", end: str = "2026-11-25T00:00:00Z") -> None:
+    """The cluster has a maintenance exclusion."""
+    exclusion = {"startTime": begin, "endTime": end, "maintenanceExclusionOptions": {"scope": scope} if scope else {}}
+    gke.cluster["maintenancePolicy"] = {"window": {"maintenanceExclusions": {"freeze": exclusion}}}
+
+
+@pytest.mark.parametrize(
+    ("scope", "offered", "expected"),
+    [
+        ("", "1.31.7-gke.100", {"controlPlane", "worker/a"}),
+        ("NO_UPGRADES", "1.31.7-gke.100", {"controlPlane", "worker/a"}),
+        ("NO_MINOR_OR_NODE_UPGRADES", "1.31.7-gke.100", {"worker/a"}),
+        ("NO_MINOR_UPGRADES", "1.31.7-gke.100", set()),
+        ("NO_MINOR_UPGRADES", "1.32.1-gke.200", {"controlPlane", "worker/a"}),
+    ],
+)
+def test_a_maintenance_exclusion_of_gke_holds_what_it_is_about(
+    gke: FakeGke,
+    site: Site,  # noqa: F811
+    scope: str,
+    offered: str,
+    expected: set[str],
+) -> None:
+    gke.valid[:] = [offered]
+    gke_site(site, gke, **WINDOW)
+    excluded(gke, scope)
+    assert {place for place, (_, reason) in held(site).items() if reason == "MaintenanceExclusion"} == expected
+    excluded(gke, scope, end="2026-11-21T22:10:00Z")
+    assert {reason for _, reason in held(site).values()} == {""}
+
+
+def test_what_gke_works_on_holds_everything_and_what_is_broken_the_control_plane(gke: FakeGke, site: Site) -> None:  # noqa: F811
+    gke_site(site, gke, **WINDOW)
+    gke.cluster["nodePools"][0]["status"] = "RECONCILING"
+    assert {reason for _, reason in held(site).values()} == {"UpdateRunning"}
+    gke.cluster["nodePools"][0]["status"] = "RUNNING"
+    gke.cluster |= {"status": "DEGRADED", "conditions": [{"message": "the key is disabled"}]}
+    (cluster,) = gke_fleet(gke).clusters()
+    assert cluster.not_ready == "the cluster is DEGRADED (the key is disabled)"
+    assert (cluster.health.healthy, cluster.health.message) == (False, cluster.not_ready)
+    gke.cluster |= {"status": "RUNNING"}
+    (cluster,) = gke_fleet(gke).clusters()
+    assert cluster.health.healthy is True
+
+
+def test_a_node_pool_without_a_version_is_an_odd_answer(gke: FakeGke) -> None:
+    del gke.cluster["nodePools"][0]["version"]
+    with pytest.raises(Unavailable, match="no version of a of") as odd:
+        list(gke_fleet(gke).clusters())
+    assert odd.value.reason == "UnexpectedAnswer"
 
 
 def test_the_command_line_sees_documents_and_live_fleets_as_one(

@@ -49,6 +49,7 @@ CLUSTERS = Group(
             "the provider answered in a way that is not understood; its other fleets go on",
             "look at what the message names; if the provider is sound, report it",
         ),
+        "NotReady": Reason("the provider says that the cluster or the node group is not well", "put right what the message names"),
         "CustomImage": Reason("the EKS node group runs an image of its own", "give its launch template a new image"),
     },
 )

@@ -52,6 +52,14 @@ VERSIONS = Group(
         "ExpiryBeforeStage": Reason("the version expires before the update's stage begins: it goes in the last window before that"),
         "ExpiryBeforeDeferralEnds": Reason("the version expires before its deferral ends: the update goes in the last window before that"),
         "ForcedDespiteFreeze": Reason("the freeze lets forced updates go: its document says `allowForced: true`"),
+        "AutoUpdateOff": Reason(
+            "automatic updates of this EKS or GKE cluster are off: what is due is announced, and nothing is forced",
+            "update it yourself, or set `autoUpdate` in its Cluster document",
+        ),
+        "NoMaintenanceWindow": Reason(
+            "this EKS or GKE cluster has no maintenance window: what is due is announced only", "give its Cluster document a `timeWindow`"
+        ),
+        "MaintenanceExclusion": Reason("a maintenance exclusion of the GKE cluster holds", "wait until it ends, or remove it"),
         # why it cannot happen
         "NoConsecutiveMinor": Reason(
             "the profile has no version in the next minor, and minors are never skipped", "add one to the profile"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from shared.domain.documents.reading import Document, Problem
 from shared.domain.versions.catalogue import CONTAINERD
 from shared.domain.versions.fields import Fields
 from shared.domain.versions.identity import DOCUMENTS, full_name
-from shared.domain.versions.windows import ALWAYS, InvalidWindow, Window, check_duration, parse_freezes, parse_window, read_zone
+from shared.domain.versions.windows import ALWAYS, NEVER_OPEN, InvalidWindow, Window, check_duration, parse_freezes, parse_window, read_zone
 
 if TYPE_CHECKING:
     from shared.domain.documents.kinds import ClusterSpec, Maintenance
@@ -52,6 +53,16 @@ UNKNOWN = Health(None, "its fleet does not say how it is")
 
 
 @dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A time in which a provider's cluster is not to be updated. `scope`: GKE's word for which updates that means."""
+
+    name: str
+    begin: datetime
+    end: datetime
+    scope: str = "NO_UPGRADES"
+
+
+@dataclass(frozen=True, slots=True)
 class FleetCluster:
     """One cluster of a fleet. `id` is `namespace/name`; `profile` the CloudProfile's name, `own` whether a NamespacedCloudProfile's.
 
@@ -77,6 +88,9 @@ class FleetCluster:
     not_ready: str = ""
     """Why its provider takes no new version of its control plane now (EKS' upgrade insights); empty: it does."""
     health: Health = UNKNOWN
+    asked_for: bool = False
+    """Updated only as its Cluster document asks for: nothing is forced, and nothing is done without a window. True of EKS and GKE."""
+    exclusions: tuple[Exclusion, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -113,6 +127,8 @@ class VersionStep:
     current: str
     to: str
     image: str = ""
+    token: str = field(default="", compare=False)
+    """The same at every delivery of one action, for providers that recognise a repeated request by it."""
 
     @property
     def pool(self) -> str:
@@ -232,10 +248,24 @@ def _window(fields: Fields, annotations: Fields) -> Window:
     return replace(ALWAYS, freezes=freezes)
 
 
+@dataclass(frozen=True, slots=True)
+class ProviderState:
+    """How a provider's cluster is: the fields of FleetCluster of the same names."""
+
+    deleting: bool = False
+    running: str = ""
+    not_ready: str = ""
+    exclusions: tuple[Exclusion, ...] = ()
+    health: Health = UNKNOWN
+
+
 def declared_cluster(
-    name: str, spec: ClusterSpec, kubernetes: str, pools: tuple[Pool, ...], catalogue: str, *, deleting: bool = False
+    name: str, spec: ClusterSpec, kubernetes: str, pools: tuple[Pool, ...], catalogue: str, seen: ProviderState
 ) -> FleetCluster:
-    """A provider's cluster under its Cluster document: the document's window, switches and profile, else the provider's catalogue."""
+    """A provider's cluster under its Cluster document: the document's window, switches and profile, else the provider's catalogue.
+
+    Raises InvalidWindow.
+    """
     maintenance = spec.maintenance
     times = maintenance.time_window if maintenance else None
     auto = maintenance.auto_update if maintenance else None
@@ -246,8 +276,13 @@ def declared_cluster(
         pools=pools,
         auto_kubernetes=auto is None or auto.kubernetes_version,
         auto_image=auto is None or auto.machine_image_version,
-        window=parse_window(times.begin, times.end, maintenance.time_zone) if maintenance and times else ALWAYS,
-        deleting=deleting,
+        window=parse_window(times.begin, times.end, maintenance.time_zone) if maintenance and times else NEVER_OPEN,
+        deleting=seen.deleting,
+        running=seen.running,
+        not_ready=seen.not_ready,
+        asked_for=True,
+        exclusions=seen.exclusions,
+        health=seen.health,
     )
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import CONTROL_PLANE, NEVER, Decision, Update
 from shared.domain.versions.held import Held, Waived
+from shared.domain.versions.own_holds import own_holds
 from shared.domain.versions.reasons import EXPIRED, MISSING
 from shared.domain.versions.windows import Window
 
@@ -21,12 +22,13 @@ def nothing_holds(_cluster: FleetCluster, _decision: Decision, _now: datetime) -
     return ()
 
 
-def provider_holds(cluster: FleetCluster, decision: Decision, _now: datetime) -> Iterator[Held]:
+def provider_holds(cluster: FleetCluster, decision: Decision, now: datetime) -> Iterator[Held]:
     """What the provider of a cluster says: that it still works on it, or that it is not ready for the next version."""
     if cluster.running:
         yield Held("UpdateRunning", f"the provider still works on {cluster.full_name}: {cluster.running}")
     if cluster.not_ready and decision.component == CONTROL_PLANE:
         yield Held("NotReady", cluster.not_ready)
+    yield from own_holds(cluster, decision, now)
 
 
 def any_of(*holdings: Holding) -> Holding:

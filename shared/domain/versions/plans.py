@@ -20,7 +20,7 @@ from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
 from shared.domain.versions.held import Held
-from shared.domain.versions.holding import Holding, nothing_holds, with_holds
+from shared.domain.versions.holding import Holding, provider_holds, with_holds
 from shared.domain.versions.skew import behind, within_skew
 from shared.domain.versions.windows import Window
 
@@ -58,7 +58,7 @@ def as_decided(_cluster: FleetCluster, decisions: Sequence[Decision], _rules: Ve
 class Planner:
     """Plans the clusters of a fleet; every profile is compiled once for each stretch of time."""
 
-    def __init__(self, fleet: Planned, holding: Holding = nothing_holds, staged: Staged = as_decided) -> None:
+    def __init__(self, fleet: Planned, holding: Holding = provider_holds, staged: Staged = as_decided) -> None:
         self.fleet = fleet
         self._holding = holding
         self._staged = staged

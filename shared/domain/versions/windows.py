@@ -45,6 +45,7 @@ class Window:
     zone: ZoneInfo | None = None
     freezes: tuple[Freeze, ...] = ()
     always: bool = False
+    never: bool = False
 
     @property
     def duration(self) -> timedelta:
@@ -69,6 +70,8 @@ class Window:
 
     def openings(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
         """First and last second of every opening that ends after now, ascending, freezes cut out."""
+        if self.never:
+            return
         today = now.astimezone(self.zone or UTC).date()
         for offset in range(-1, _SEARCH_DAYS):
             for begin, end in _thawed(*self._on(today + timedelta(days=offset)), self.freezes):
@@ -77,6 +80,8 @@ class Window:
 
     def last_before(self, moment: datetime) -> tuple[datetime, datetime] | None:
         """First and last second of the last opening that begins before a moment, freezes cut out; None where there is none for years."""
+        if self.never:
+            return None
         today = moment.astimezone(self.zone or UTC).date()
         for offset in range(1, -_SEARCH_DAYS, -1):
             for begin, end in reversed(list(_thawed(*self._on(today + timedelta(days=offset)), self.freezes))):
@@ -85,6 +90,8 @@ class Window:
         return None
 
     def _contains(self, now: datetime) -> bool:
+        if self.never:
+            return False
         if self.always:
             return True
         if self.zone is None:
@@ -128,6 +135,10 @@ def _thawed(begin: datetime, end: datetime, freezes: tuple[Freeze, ...]) -> Iter
 
 ALWAYS = Window(0, DAY - 1, always=True)
 """What holds without a window, or with one that cannot be read."""
+
+
+NEVER_OPEN = Window(0, DAY - 1, never=True)
+"""What holds where updates need a window and there is none."""
 
 
 def parse_window(begin: str, end: str, zone: str | None = None, freezes: tuple[Freeze, ...] = ()) -> Window:
