@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shared.domain.documents.reading import Document
 from shared.ledger.records import RecordUnreadable
@@ -13,7 +13,10 @@ from shared.ports import ObjectStore
 from shared.world import World
 
 if TYPE_CHECKING:
-    from shared.domain.versions.answers import ForecastEntry
+    from shared.domain.versions.answers import EventGroup
+    from shared.domain.versions.clusters import FleetCluster
+    from shared.domain.versions.forecast import Event
+    from shared.domain.versions.plans import Planner
     from shared.domain.versions.profiles import Gardener
 
 AHEAD = 90
@@ -21,9 +24,9 @@ AHEAD = 90
 COMING = 30
 """Days that the forecast on the page covers."""
 FORECAST_CLUSTERS = 500
-"""Most clusters that the page forecasts: about a second's work, once an hour."""
+"""Most clusters that the page forecasts: about a second's work, once an hour; a cluster that changes is forecast anew."""
 _READ: dict[tuple[ObjectStore, int], Gardener] = {}
-_COMING: dict[tuple[ObjectStore, int, datetime], list[ForecastEntry]] = {}
+_FORESEEN: dict[tuple[ObjectStore, int, datetime], tuple[Planner, dict[FleetCluster, list[Event]]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,15 @@ class Expiring:
     in_use: int
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentVersions:
+    """The profiles of a revision's documents, and its Shoots as they are by now."""
+
+    key: tuple[ObjectStore, int]
+    fleet: Gardener
+    clusters: list[FleetCluster]
+
+
 def gardener_of(revision: Revision) -> list[Document]:
     """Return its Gardener documents; none if they can't be read, so that labels are still shown (version_check reports it)."""
     try:
@@ -46,19 +58,34 @@ def gardener_of(revision: Revision) -> list[Document]:
         return []
 
 
-def expiring(revision: Revision | None, world: World, now: datetime) -> list[Expiring] | None:
-    """List expiring versions, soonest first; None if the documents hold no profile."""
+def document_versions(revision: Revision | None, world: World) -> DocumentVersions | None:
+    """Read the versions of the documents; None if these hold no profile. Updates that were applied since count, freezes too."""
     if revision is None or not (documents := gardener_of(revision)):
+        return None
+    from shared.domain.versions.identity import DOCUMENTS
+    from shared.domain.versions.profiles import gardener
+    from shared.ledger.fleets import DocumentFleet
+    from shared.work.version_holds import freezes_in
+
+    key = (world.store, revision.number)
+    if key not in _READ:
+        _READ.clear()
+        _READ[key] = gardener(documents)
+    frozen = freezes_in([DOCUMENTS], world.releases.look())
+    clusters = [frozen.under(cluster) for cluster in DocumentFleet(world.store, _READ[key].clusters).clusters()]
+    return DocumentVersions(key, _READ[key], clusters)
+
+
+def expiring(seen: DocumentVersions | None, now: datetime) -> list[Expiring] | None:
+    """List expiring versions, soonest first; None if the documents hold no profile."""
+    if seen is None:
         return None
     from shared.domain.versions.plans import offers_of
     from shared.domain.versions.profiles import merged_profiles
-    from shared.ledger.fleets import DocumentFleet
 
-    fleet = _read(revision, documents, world)
-    clusters = list(DocumentFleet(world.store, fleet.clusters).clusters())
     offers = []
-    for name, profile in merged_profiles(fleet).items():
-        users = [cluster for cluster in clusters if (f"{cluster.namespace}/" if cluster.own else "") + cluster.profile == name]
+    for name, profile in merged_profiles(seen.fleet).items():
+        users = [cluster for cluster in seen.clusters if (f"{cluster.namespace}/" if cluster.own else "") + cluster.profile == name]
         offers += [
             Expiring(name, offer.subject, offer.version, (offer.expires or "")[:10], offer.daysLeft, offer.inUse)
             for offer in offers_of(name, profile, users, now)
@@ -67,31 +94,23 @@ def expiring(revision: Revision | None, world: World, now: datetime) -> list[Exp
     return sorted(offers, key=lambda offer: (offer.days, offer.profile, offer.subject, offer.version))
 
 
-def coming(revision: Revision | None, world: World, now: datetime) -> list[ForecastEntry]:
-    """List what the windows of the next COMING days will change, soonest first, stuck updates included."""
-    if revision is None or not (documents := gardener_of(revision)):
+def coming(seen: DocumentVersions | None, now: datetime) -> list[EventGroup]:
+    """Group what the windows of the next COMING days will change, soonest first, stuck updates included.
+
+    What was foreseen of a cluster is kept for the hour, as long as the cluster is what it was: applied updates show at once.
+    """
+    if seen is None:
         return []
-    key = (world.store, revision.number, now.replace(minute=0, second=0, microsecond=0))
-    if key not in _COMING:
-        from itertools import islice
+    from shared.domain.versions.forecast import event_entry, forecast
+    from shared.domain.versions.groups import event_groups
+    from shared.domain.versions.plans import Planner
 
-        from shared.domain.versions.forecast import event_entry, forecast
-        from shared.domain.versions.plans import Planner
-        from shared.ledger.fleets import DocumentFleet
-
-        fleet = _read(revision, documents, world)
-        clusters = list(islice(DocumentFleet(world.store, fleet.clusters).clusters(), FORECAST_CLUSTERS))
-        events = forecast(Planner(fleet), now, clusters, now + timedelta(days=COMING))
-        _COMING.clear()
-        _COMING[key] = [event_entry(event) for event in events]
-    return _COMING[key]
-
-
-def _read(revision: Revision, documents: list[Any], world: World) -> Gardener:
-    from shared.domain.versions.profiles import gardener
-
-    key = (world.store, revision.number)
-    if key not in _READ:
-        _READ.clear()
-        _READ[key] = gardener(documents)
-    return _READ[key]
+    key = (*seen.key, now.replace(minute=0, second=0, microsecond=0))
+    if key not in _FORESEEN:
+        _FORESEEN.clear()
+        _FORESEEN[key] = Planner(seen.fleet), {}
+    planner, known = _FORESEEN[key]
+    shown = seen.clusters[:FORECAST_CLUSTERS]
+    foreseen = {each: known.get(each) or forecast(planner, now, [each], now + timedelta(days=COMING)) for each in shown}
+    _FORESEEN[key] = planner, foreseen
+    return event_groups(event_entry(event) for events in foreseen.values() for event in events)

@@ -1,7 +1,8 @@
 """The status page: the state of the fleet at a glance, rendered on the server, without scripts.
 
 `/` shows which nodes are out of sync and why, what runs, where rollouts stand, what happened; `/actions/ID` shows one action,
-`/rollouts/ID` one rollout with its buttons, `/nodes/NAME` why a node has its labels, `/reasons/CODE` what a reason means and what to do.
+`/rollouts/ID` one rollout with its buttons, `/nodes/NAME` why a node has its labels, `/versions` the updates of the whole fleet,
+`/reasons/CODE` what a reason means and what to do.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 
 from functions.api.answers import ApiError, invalid, translated
 from functions.api.buttons import BUTTONS, Button, Press, buttons, command, named, pressed
-from functions.api.expiries import AHEAD, COMING, coming, expiring
+from functions.api.expiries import AHEAD, COMING, coming, document_versions, expiring
 from functions.api.fleet import LISTED, look
 from functions.api.identity import sent_by_own_page, who
 from functions.api.rights import reads_only
@@ -55,7 +56,7 @@ def index() -> Response:
     """Show the fleet at a glance."""
     world = wiring.world()
     fleet, now = look(world), world.clock()
-    ending, rolling = expiring(fleet.revision, world, now), rollouts(world, now)
+    versions, rolling = document_versions(fleet.revision, world), rollouts(world, now)
     moving = any(standing.moving for standing in fleet.running)
     return _page(
         "index.html",
@@ -63,8 +64,8 @@ def index() -> Response:
         fleet=fleet,
         holding=holding(world, now),
         rollouts=rolling,
-        ending=ending,
-        next=coming(fleet.revision, world, now),
+        ending=expiring(versions, now),
+        next=coming(versions, now),
         days=COMING,
         listed=LISTED,
         refresh=MOVING if moving else WAITING if any(status.phase == "running" for status in rolling.unfinished) else 0,
@@ -116,6 +117,27 @@ def node(node: str) -> Response:
     found, past = explain(node, "", request.args.get("cluster"), world)
     ours = {key: label for key, label in found.labels.items() if label.declared is not None or label.written}
     return _page("node.html", world.clock(), found=found, past=past, ours=ours)
+
+
+@routes.get("/versions")
+def versions() -> Response:
+    """Show what is due or stuck in the whole fleet, live fleets included, and what the next windows bring, by cause."""
+    from shared.work.versions import committed_versions
+
+    world = wiring.world()
+    now = world.clock()
+    seen = committed_versions(world, live=True)
+    return _page("versions.html", now, plan=seen.decisions(now, stays=False), calendar=seen.calendar(now, COMING), days=COMING)
+
+
+@routes.get("/versions/<path:cluster>")
+def version(cluster: str) -> Response:
+    """Show what becomes of one cluster's versions, sentence by sentence."""
+    from shared.work.versions import committed_versions
+
+    world = wiring.world()
+    now = world.clock()
+    return _page("version.html", now, why=committed_versions(world, live=True).why(cluster, now))
 
 
 @routes.get("/rollouts/<rollout>")

@@ -129,7 +129,16 @@ def test_the_document_describes_every_call_and_every_route_is_in_it() -> None:
     document = application().api_doc
     assert {path: set(calls) for path, calls in document["paths"].items()} == CALLS
     served = {re.sub(r"<(?:path:)?(\w+)>", r"{\1}", str(rule)) for rule in application().url_map.iter_rules()}
-    pages = {"/", "/actions/{action}", "/nodes/{node}", "/reasons/{code}", "/rollouts/{rollout}", "/rollouts/{rollout}/{verb}"}
+    pages = {
+        "/",
+        "/actions/{action}",
+        "/nodes/{node}",
+        "/reasons/{code}",
+        "/rollouts/{rollout}",
+        "/rollouts/{rollout}/{verb}",
+        "/versions",
+        "/versions/{cluster}",
+    }
     assert served - pages - {"/static/{filename}"} == set(CALLS)
 
 

@@ -358,9 +358,17 @@ def test_the_page_shows_what_is_out_of_sync_and_why_what_runs_and_what_happened(
         assert told in versions
     assert "1.34.2" not in versions
     coming = page.inner_text("#coming")
-    for told in ("garden-halden/north", "controlPlane kubernetes", "1.33.6 → 1.34.2", "forced", "2026-12-20 00:00 UTC"):
+    for told in ("garden-halden/north", "kubernetes", "1.33.6 → 1.34.2", "forced", "2026-12-20 00:00 UTC"):
         assert told in coming
     assert "1\nversion in use expires within 90 days" in text
+
+
+def test_the_versions_of_the_fleet_have_a_page_and_each_cluster_one(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/versions")
+    looked_at(page, "versions")
+    assert "1.33.6 → 1.34.2" in page.inner_text("#coming")
+    page.click("#coming a")
+    assert "runs Kubernetes 1.33.6, which expires on" in looked_at(page, "version")
 
 
 def test_an_action_has_a_page_of_its_own(site: Site, page: Page) -> None:

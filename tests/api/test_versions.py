@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from icalendar import Calendar
 
+from functions.api.expiries import coming, document_versions
 from shared.domain.documents.kinds import ClusterSpec
+from shared.domain.versions.clusters import VersionStep
+from shared.domain.versions.profiles import gardener
+from shared.ledger.fleets import DocumentFleet
 from shared.ports import Fleet, Unavailable
 from tests.api.conftest import FrontDoor, reasons
 from tests.cli.test_embedded_and_server import FLEET
@@ -140,3 +145,63 @@ def test_a_horizon_beyond_reach_is_refused(gardens: FrontDoor, days: str) -> Non
 @pytest.mark.parametrize("path", ["", "/plan", "/calendar", "/calendar.ics", "/why/shop"])
 def test_before_the_first_commit_there_is_no_fleet(door: FrontDoor, path: str) -> None:
     assert reasons(door.get(f"/v1.0/versions{path}")) == ["NoCommittedRevision"]
+
+
+# --- on the page -----------------------------------------------------------------------------------------------------------------------
+
+DUE = datetime(2026, 12, 24, 12, tzinfo=UTC)
+"""The version has expired by then, and tonight's window is still to come."""
+
+
+def foreseen(door: FrontDoor, now: datetime) -> list[tuple[str, str | None, str | None]]:
+    seen = document_versions(door.world.releases.look().committed, door.world)
+    return [(group.at, group.from_, group.to) for group in coming(seen, now)]
+
+
+def test_the_pages_forecast_follows_an_update_within_the_hour(gardens: FrontDoor) -> None:
+    assert foreseen(gardens, DUE) == [("2026-12-24T22:00:00Z", "1.32.9", "1.33.2")]
+    documents = gardens.world.releases.look().committed
+    assert documents is not None
+    fleet = DocumentFleet(gardens.world.store, gardener(documents.gardener).clusters)
+    assert fleet.apply("garden-shop/shop", VersionStep("controlPlane", "kubernetes", "1.32.9", "1.33.2"))
+    assert foreseen(gardens, DUE) == []
+
+
+def test_the_pages_forecast_is_kept_for_the_hour_where_nothing_changed(gardens: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = foreseen(gardens, DUE)
+    monkeypatch.setattr("shared.domain.versions.forecast.forecast", lambda *_: pytest.fail("forecast again"))
+    assert foreseen(gardens, DUE + timedelta(minutes=20)) == first
+
+
+def test_a_freeze_shuts_the_windows_of_the_pages_forecast(gardens: FrontDoor) -> None:
+    freeze = """---
+apiVersion: hullmark.dev/v1
+kind: Freeze
+metadata: {name: year-end}
+spec: {from: "2026-12-20T00:00:00Z", until: "2027-01-02T00:00:00Z", change: versions, reason: sales}
+"""
+    assert gardens.stage(FLEET + freeze).status_code == 201
+    assert gardens.post("/v1.0/commitconfigdocs").status_code == 200
+    assert foreseen(gardens, DUE) == [("2027-01-02T22:00:00Z", "1.32.9", "1.33.2")]
+
+
+def test_the_page_of_versions_names_live_fleets_that_do_not_answer_and_what_is_due_in_the_others(gardens: FrontDoor) -> None:
+    gardens.world.open_fleet = unreachable
+    gardens.now = DUE
+    page = gardens.get("/versions").text
+    for shown in ("the garden far does not answer", "1.32.9 → 1.33.2", "garden-shop/shop", "VersionExpired", "calendar.ics"):
+        assert shown in page
+
+
+def test_a_cluster_has_a_page_that_says_what_becomes_of_it(gardens: FrontDoor) -> None:
+    gardens.world.open_fleet = unreachable
+    gardens.now = DUE
+    page = gardens.get("/versions/garden-shop/shop").text
+    assert "In the window that opens on 2026-12-24 22:00 UTC and shuts on 2026-12-24 22:45 UTC: forced to 1.33.2" in page
+    assert gardens.get("/versions/nobody").status_code == 404
+
+
+def test_a_page_of_versions_without_documents_says_so(door: FrontDoor) -> None:
+    answer = door.get("/versions")
+    assert answer.status_code == 400
+    assert "commit" in answer.text

@@ -169,9 +169,13 @@ class ForecastEntry(StepEntry):
 
 
 class EventGroup(Answer):
-    """Events with one cause and target on one day (UTC): so many `places` in so many `clusters`, a few of which are `examples`."""
+    """Events with one cause and target on one day (UTC): so many `places` in so many `clusters`, a few of which are `examples`.
+
+    `at`: when the first of them begins.
+    """
 
     day: str
+    at: str
     subject: str
     image: str
     from_: str | None = Field(alias="from")

@@ -140,6 +140,7 @@ def _event_group(members: list[ForecastEntry]) -> EventGroup:
     names = sorted({member.full_name for member in members})
     return EventGroup(
         day=first.at[:10],
+        at=min(member.at for member in members),
         subject=first.subject,
         image=first.image,
         from_=first.from_,
