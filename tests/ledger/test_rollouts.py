@@ -105,3 +105,13 @@ def test_no_more_rollouts_are_remembered_than_the_limit(monkeypatch: pytest.Monk
     for rollout in [a_rollout(store, states=1) for _ in range(7)]:
         assert process.get(rollout).id == rollout
         assert len(process._heads) <= 2
+
+
+def test_a_rollout_that_had_ended_is_open_again_once_it_is_taken_back() -> None:
+    store = open_store("memory:")
+    rollout = a_rollout(store)
+    process = a_process(store)
+    process.change(rollout, lambda state: structs.replace(state, phase="done"))
+    assert process.open() == []
+    process.change(rollout, lambda state: given(state, Said("revert", "ada", NOW)))
+    assert process.open() == [rollout]

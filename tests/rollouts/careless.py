@@ -212,6 +212,8 @@ class CarelessWorld:
         if isinstance(decision, Open):
             assert self.rollout.phase == "running"
             assert facts.held is None, "a batch opens while changes are held"
+            assert self.rollout.placed.keys() == self.clusters.keys(), "a batch opens before all nodes have their stages"
+            assert decision.cluster not in {batch.cluster for batch in self.running()}, "two batches of a cluster at a time"
             assert self.rollout.health == HEALTHY, "a batch opens while nodes are not Ready, or nobody knows"
             self._earlier_stages_are_through(decision)
 

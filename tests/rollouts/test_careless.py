@@ -118,3 +118,22 @@ def test_a_second_look_at_a_cluster_that_does_not_answer_is_not_waited_for_until
     waits = next_of(world)
     assert isinstance(waits, Wait)
     assert (waits.reason, waits.until) == ("NodesNotReady", None)
+
+
+def test_a_stage_with_a_cluster_behind_shows_nothing_where_no_node_of_the_others_is_ready() -> None:
+    world = of_two_clusters("n0", "n1")
+    world.rollout = structs.replace(world.rollout, stages=[Stage("first", in_flight=1), Stage(REST)])
+    world.clusters["c0"].down = {"n0", "n1"}
+    world.clusters["c1"].answers = False
+    for cluster in world.clusters.values():
+        cluster.answers, was = True, cluster.answers
+        world._places()
+        cluster.answers = was
+    for _ in range(6):
+        while world.step():
+            pass
+        finishes_batches(world)
+    assert {batch.stage for batch in world.rollout.batches} == {0}
+    waits = next_of(world)
+    assert isinstance(waits, Wait)
+    assert waits.reason == "HealthUnknown"

@@ -16,7 +16,7 @@ from shared.domain.holds import Hold
 from shared.domain.labels.places import place_of
 from shared.domain.rollouts.decisions import Done, Facts, Open, Stop, Wait, after, budget, decide
 from shared.domain.rollouts.places import Candidate, resolve
-from shared.domain.rollouts.progress import Approval, Batch, Fact, Progress, Said, Stage, WrongPhase, approved, given
+from shared.domain.rollouts.progress import Approval, Batch, Fact, Phase, Progress, Said, Stage, Verb, WrongPhase, approved, given
 from tests.faults.tally import EVERYTHING
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -145,6 +145,73 @@ def test_a_node_is_in_the_first_stage_that_means_it() -> None:
         StageSpec(name=REST),
     ]
     assert resolve(stages, map(Candidate, ("n1", "n2", "n3"))).stages == {"n1": 0, "n2": 1, "n3": 2}
+
+
+def test_a_batch_names_no_more_than_five_thousand_nodes_and_the_next_one_waits_for_its_end() -> None:
+    rollout = a_progress(Stage(REST), nodes={"c": [12_000]})
+    assert decide(rollout, Facts(), NOW) == Open(0, "c", 0, 5000)
+    rollout = opened(rollout, (0, "c", 0, 5000))
+    waits = decide(rollout, Facts(), NOW)
+    assert isinstance(waits, Wait)
+    assert waits.reason == "BatchRunning"
+    assert decide(rollout, Facts({"a0": ended()}), NOW) == Open(0, "c", 5000, 5000)
+
+
+def test_a_retry_tries_what_failed_and_nothing_that_succeeded() -> None:
+    rollout = opened(a_progress(Stage(REST), nodes={"a": [4], "b": [4]}), (0, "a", 0, 4), (0, "b", 0, 4))
+    facts = Facts({"a0": ended(), "a1": ended(2)})
+    stopped = given(rollout, Said("stop", "ada", NOW, "TooManyFailures", "2 of 8"))
+    again = given(stopped, Said("retry", "ada", NOW))
+    assert decide(again, facts, NOW) == Open(0, "b", 0, 4)
+    tried = after(again, Open(0, "b", 0, 4), facts, NOW, "a2")
+    assert isinstance(decide(tried, Facts({"a2": ended()}), NOW), Done)
+
+
+def test_a_retry_of_an_earlier_stage_waits_in_a_cluster_for_the_batch_that_is_being_written_there() -> None:
+    rollout = a_progress(Stage("canary"), Stage(REST), nodes={"a": [1, 4], "b": [1, 4]})
+    rollout = opened(rollout, (0, "a", 0, 1), (0, "b", 0, 1), (1, "a", 0, 4), (1, "b", 0, 4))
+    facts = Facts({"a0": ended(), "a1": ended(1, behind=True, reason="Unavailable"), "a2": ended()})
+    again = given(rollout, Said("retry", "ada", NOW))
+    waits = decide(again, facts, NOW)
+    assert isinstance(waits, Wait)
+    assert waits.reason == "BatchRunning"
+    assert decide(again, Facts({**facts.batches, "a3": ended()}), NOW) == Open(0, "b", 0, 1)
+
+
+def test_a_stage_soaks_from_the_end_of_its_last_batch_and_one_without_nodes_is_passed_by_the_soak_before_it() -> None:
+    rollout = a_progress(Stage("canary", soak=600), Stage("left with none"), Stage(REST), nodes={"a": [1, 0, 1], "b": [1, 0, 1]})
+    rollout = structs.replace(rollout, meant={"a": [1, 1, 1], "b": [1, 1, 1]})
+    later = NOW + timedelta(minutes=5)
+    facts = Facts({"a0": ended(), "a1": Fact(later)})
+    rollout = opened(rollout, (0, "a", 0, 1), (0, "b", 0, 1))
+    waits = decide(rollout, facts, NOW + timedelta(minutes=12))
+    assert isinstance(waits, Wait)
+    assert (waits.reason, waits.until) == ("Soaking", NOW + timedelta(minutes=15))
+    assert decide(rollout, facts, NOW + timedelta(minutes=15)) == Open(2, "a", 0, 1)
+
+
+def test_nothing_opens_before_the_nodes_of_every_cluster_have_their_stages() -> None:
+    rollout = structs.replace(a_progress(Stage(REST), nodes={"a": [4]}), clusters={"a": 0, "b": 0})
+    waits = decide(rollout, Facts(), NOW)
+    assert isinstance(waits, Wait)
+    assert waits.reason == "PlacesUnresolved"
+
+
+def test_a_retry_gives_an_approval_its_thirty_days_anew() -> None:
+    late = NOW + timedelta(days=31)
+    rollout = a_progress(Stage("canary", before=True), Stage(REST), nodes={"c": [1, 1]})
+    expired = after(rollout, decide(rollout, Facts(), late), Facts(), late, "")
+    assert expired.phase == "stopped"
+    waits = decide(given(expired, Said("retry", "ada", late)), Facts(), late)
+    assert isinstance(waits, Wait)
+    assert waits.until == late + timedelta(days=30)
+
+
+@pytest.mark.parametrize(("verb", "phase"), [("resume", "stopped"), ("abort", "done"), ("revert", "superseded"), ("retry", "paused")])
+def test_a_word_that_does_not_fit_changes_nothing_and_says_so(verb: Verb, phase: Phase) -> None:
+    rollout = structs.replace(a_progress(Stage(REST), nodes={"c": [1]}), phase=phase)
+    with pytest.raises(WrongPhase, match=f"is {phase}; {verb} takes"):
+        given(rollout, Said(verb, "ada", NOW))
 
 
 # --- a careless world

@@ -126,8 +126,13 @@ def test_a_revision_that_was_taken_back_reaches_no_node_that_somebody_names(flee
     assert fleet.new() == []
 
 
-def test_the_request_of_a_batch_that_comes_after_the_rollout_was_taken_back_writes_nothing(fleet: Rolling) -> None:
+@pytest.mark.parametrize("rejected", [True, False], ids=["and its revision rejected", "and its revision is not rejected yet"])
+def test_the_request_of_a_batch_that_comes_after_the_rollout_was_taken_back_writes_nothing(
+    fleet: Rolling, monkeypatch: pytest.MonkeyPatch, rejected: bool
+) -> None:
     fleet.ten_nodes(CANARY)
+    if not rejected:
+        monkeypatch.setattr(fleet.world.revisions, "rejection", lambda number: "")
     start("careful", "ada", fleet.world, fleet.now)
     while "relabel-requests" not in {waiting.topic for waiting in fleet.cloud._queue}:
         fleet.cloud._deliver(fleet.cloud._queue.pop(0))

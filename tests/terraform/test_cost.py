@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +13,10 @@ import pytest
 
 from local.steps import ROOT
 from shared.adapters import store as stores
-from shared.messages import DeadlineCheck, NodeChanged, Outgoing, RelabelRequest
+from shared.messages import DeadlineCheck, NodeChanged, Outgoing, RelabelRequest, RolloutStep
+from shared.work.rollouts import start
 from tests.counting import Counting
+from tests.rollouts.rolling import a_rollout
 from tests.stories.fleet import Fleet, a_policy
 
 PAGE = (ROOT / "docs" / "cost.md").read_text()
@@ -100,7 +102,7 @@ def evaluated(formula: str, of: dict[str, int]) -> int:
     """`3P + 10` for a P."""
     total = 0
     for term in formula.split("+"):
-        number, name = re.fullmatch(r"\s*(\d*)([PC]?)\s*", term).groups()  # type: ignore[union-attr]
+        number, name = re.fullmatch(r"\s*(\d*)([PCKR]?)\s*", term).groups()  # type: ignore[union-attr]
         total += int(number or 1) * (of[name] if name else 1)
     return total
 
@@ -163,6 +165,53 @@ def test_a_node_event_costs_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert counted.of(event("n2")) == page("a node event that leads to a write")
 
 
+def rolling(counted: Counted, *stages: Mapping[str, object]) -> Callable[[], object]:
+    """The start of a rollout that changes every node."""
+    fleet = counted.fleet
+    policy, clusters = a_policy("all", {"matchLabels": {"zone": "a"}}, {"rack": "r2"}), map(a_cluster, counted.names)
+    fleet.commits(policy, a_rollout(*stages), *clusters, adopted=False)
+    return lambda: start("careful", "an operator", fleet.world, fleet.now)
+
+
+@pytest.mark.parametrize(("nodes", "stages", "batches", "parts"), [(100, 1, 1, 1), (1000, 1, 1, 5), (100, 2, 2, 2), (1000, 2, 2, 6)])
+def test_a_rollout_costs_what_its_batches_and_their_parts_cost(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, stages: int, batches: int, parts: int
+) -> None:
+    counted = Counted(monkeypatch)
+    counted.has_nodes(*(f"n{number}" for number in range(nodes)))
+    counted.relabels()
+    work = rolling(counted, *[{"name": "half", "percent": 50}][: stages - 1])
+    assert counted.of(work) == page("a rollout in K batches with P parts together", K=batches, P=parts)
+
+
+def test_the_clock_of_rollouts_costs_a_listing_and_a_few_reads_for_each_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    counted.has_nodes("n1", "n2")
+    counted.relabels()
+
+    def rings() -> None:
+        counted.fleet.cloud.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
+
+    assert counted.of(rings) == page("the rollouts' clock, with R that wait", R=0)
+    counted.of(rolling(counted, {"name": "half", "percent": 50, "soak": "12h"}))
+    assert counted.of(rings) == page("the rollouts' clock, with R that wait", R=1)
+
+
+def test_events_and_sweeps_cost_while_a_rollout_is_under_way_what_they_cost_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch, clusters=1)
+    counted.has_nodes("n1", "n2", "n3", "n4")
+    counted.relabels()
+    event = counted.publishes(NodeChanged.TOPIC, NodeChanged(name="n1", cluster="c0").outgoing())
+    work: list[Callable[[], object]] = [event, counted.publishes(*SWEEP)]
+    starts = rolling(counted, {"name": "half", "percent": 50, "soak": "96h"})
+    for _ in range(2):
+        before = [counted.of(each) for each in work]
+    counted.of(starts)
+    for _ in range(2):
+        during = [counted.of(each) for each in work]
+    assert during == before
+
+
 # Dollars
 
 CPU, GIB, REQUEST, A, B, TIB = 0.000024, 0.0000025, 0.0000004, 0.000005, 0.0000004, 40
@@ -195,6 +244,7 @@ def month(nodes: int) -> dict[str, float]:
         "new nodes": new * (2 * (runs(0.2, 0.5) + REQUEST) + kept(write)),
         "version checks": 4320 * (runs(2, 1, 0.58) + REQUEST + 5 * A + 10 * B),
         "deadline checks": 8640 * (runs(0.1, 0.5) + REQUEST + kept(check)) + SWEEPS * (kept(hourly) - kept(check)),
+        "rollouts' clock": 43_200 * (runs(0.05, 1) + REQUEST + kept(page("the rollouts' clock, with R that wait", R=0))),
         "Pub/Sub": events * 10 / 2**30 * TIB,
     }
 
@@ -216,7 +266,9 @@ def dollars(row: str, table: str) -> list[float]:
     return [float(cell.replace(",", "")) for cell in found.groups()]
 
 
-@pytest.mark.parametrize("row", ["sweeps", "relabels of all", "node events", "new nodes", "version checks", "deadline checks", "Pub/Sub"])
+@pytest.mark.parametrize(
+    "row", ["sweeps", "relabels of all", "node events", "new nodes", "version checks", "deadline checks", "rollouts' clock", "Pub/Sub"]
+)
 def test_the_dollars_of_a_month_follow_from_the_counts(row: str) -> None:
     assert dollars(row, "| dollars a month |") == [round(month(nodes)[row], 2) for nodes in (100, 10_000, 100_000)]
 

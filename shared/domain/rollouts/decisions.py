@@ -294,7 +294,7 @@ def _further(rollout: Progress, stage: int, tries: list[Batch], again: set[tuple
     """The next batch of a stage, where there is one and room for it. In each cluster one follows the other."""
     under_way = [batch for batch in tries if facts.of(batch).ended is None]
     room = _in_flight(rollout, stage) - sum(batch.count for batch in under_way)
-    busy = {batch.cluster for batch in under_way}
+    busy = {batch.cluster for batch in rollout.batches if not batch.back and facts.of(batch).ended is None}
     behind = {batch.cluster for batch in tries if facts.of(batch).behind and batch.where not in again}
     for cluster in sorted(rollout.placed.keys() - busy - behind):
         there = [batch for batch in tries if batch.cluster == cluster]
