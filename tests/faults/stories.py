@@ -868,6 +868,65 @@ def opened_in_order(progress: Progress, site: Site, found: Finding) -> None:
     found.expect(not twice and len({batch.where for batch in rest}) == len(rest), f"opened twice: {progress.batches}")
 
 
+# --- versions in waves
+
+WAVES = """
+apiVersion: hullmark.dev/v1
+kind: Rollout
+metadata: {name: safe}
+spec:
+  change: versions
+  stages:
+  - {name: dev, clusters: {matchLabels: {env: dev}}, soak: 10m, maxInFlight: 1}
+"""
+PATCHES = [{"version": "1.30.4"}, {"version": "1.30.1"}]
+IN_WAVES = ("garden/dev", "garden/prod")
+
+
+def waves_ready(site: Site) -> None:
+    """Two clusters that a patch waits for, and a rollout that nobody has started."""
+    shoots = [shoot(name, "1.30.1", (), auto=True, labels={"env": name}) for name in ("dev", "prod")]
+    site.commit(yaml.safe_dump_all([cloud_profile(PATCHES), *shoots]) + "---" + WAVES)
+
+
+def go_in_waves(site: Site) -> None:
+    """Somebody starts it, and the clock checks on two evenings."""
+    site.client("POST", "/v1.0/rollouts", json={"name": "safe"})
+    site.drain()
+    for later in (0, 600, 780, 86_400):
+        site.elapsed += later
+        site.publish(VersionCheck.TOPIC, [VersionCheck().outgoing()])
+        site.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
+        site.drain()
+
+
+def went_in_waves(site: Site, found: Finding) -> None:
+    """Both clusters run the patch."""
+    waved_in_part(site, found)
+    running = {name: kubernetes_of(site, name) for name in IN_WAVES}
+    found.expect(set(running.values()) == {"1.30.4"}, f"running {running}")
+    for answer in site.answers:
+        found.expect(answer.status in (201, 409), f"{answer.path} was answered {answer.status}: {answer.body}")
+
+
+def waved_in_part(site: Site, found: Finding) -> None:
+    """Each cluster was changed once at most, the second one only when the first had run it through the soak."""
+    site._skew = lambda step, delivery: 0.0
+    everything_ended(site, found)
+    changed = {name: [at for at, key in site.written if key.startswith(f"fleet/{name}/")] for name in IN_WAVES}
+    found.expect(all(len(times) <= 1 for times in changed.values()), f"changed {changed}")
+    dev, prod = (changed[name] for name in IN_WAVES)
+    in_order = not prod or (bool(dev) and prod[0] - dev[0] >= timedelta(minutes=10))
+    found.expect(in_order, f"production went before its stage: {changed}")
+
+
+def kubernetes_of(site: Site, name: str) -> str | None:
+    """What a cluster of the documents runs."""
+    world = site.untouched
+    there = world.fleets(world.revisions.get(world.revisions.newest())).find(name)
+    return there[1].kubernetes if there else None
+
+
 STORIES = {
     story.name: story
     for story in (
@@ -887,6 +946,7 @@ STORIES = {
         Story("commit", a_site, commit_site, committed, committed_if_told, twin=commit_other),
         Story("actions over HTTP", a_site, act_over_http, acted, relabelled_in_part),
         Story("rollout", rollout_ready, roll_out, rolled_out, rolled_out_in_part),
+        Story("versions in waves", waves_ready, go_in_waves, went_in_waves, waved_in_part, begin=EVENING),
         Story("looking", relabel_first, look, shown, nothing_changed),
         Story("binding", a_zone, bind, bound, never_denied, repeats=False),
     )
