@@ -24,13 +24,15 @@ from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
 from shared.domain.versions.groups import DOCUMENTS as NAMELESS
 from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter, event_groups, grouped, pending
-from shared.domain.versions.holding import Holding, provider_holds
+from shared.domain.versions.holding import Holding, any_of, provider_holds
 from shared.domain.versions.identity import DOCUMENTS
-from shared.domain.versions.plans import Planner, decision_entry, offers_of
+from shared.domain.versions.plans import Planner, Staged, as_decided, decision_entry, offers_of
 from shared.domain.versions.profiles import Gardener, check_gardener, merged_profiles
 from shared.ledger.fleets import Fleets, fleets_of
 from shared.work.intake import NO_REVISION, Rejected
+from shared.work.standing import versions_rollouts
 from shared.work.version_holds import VersionHolds, version_holds
+from shared.work.waves import Standing, standing
 from shared.world import World
 
 EVENTS = 20
@@ -46,6 +48,8 @@ class FleetVersions:
     revision: int = 0
     holding: Holding = provider_holds
     """What keeps updates back; its freezes are in the windows of `fleet` already."""
+    staged: Staged = as_decided
+    """Which versions are taken instead of those that have not qualified in earlier stages."""
 
     @classmethod
     def of(cls, fleets: Fleets, revision: int = 0) -> FleetVersions:
@@ -56,6 +60,10 @@ class FleetVersions:
         """The same fleet, with what holds its updates back."""
         return replace(self, fleet=holds.over(self.fleet), holding=holds)
 
+    def in_waves(self, waves: Standing | None) -> FleetVersions:
+        """The same fleet, with what rollouts for versions make of its decisions."""
+        return replace(self, holding=any_of(self.holding, waves.holding), staged=waves.staged) if waves else self
+
     def offers(self, now: datetime) -> OfferList:
         """List every version that the profiles offer: its classification, when it expires, how many run it."""
         entries = [offer for name, profile, users in self.fleet.profiles() for offer in offers_of(name, profile, users, now)]
@@ -63,7 +71,7 @@ class FleetVersions:
 
     def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
         """Show what is decided for the clusters that are asked for, whether their windows are open or not; `stays`: what stays, too."""
-        plans = Planner(self.fleet, self.holding).plan(now, self._asked(wanted))
+        plans = Planner(self.fleet, self.holding, self.staged).plan(now, self._asked(wanted))
         entries = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
         kept = [entry for entry in entries if wanted.keeps(entry)]
         due = pending(kept)
@@ -117,7 +125,7 @@ class FleetVersions:
 
     def why(self, cluster: str, now: datetime) -> Explanation:
         """Everything about one cluster, named as for FleetView.named. Raises UnknownFleetCluster."""
-        planner = Planner(self.fleet, self.holding)
+        planner = Planner(self.fleet, self.holding, self.staged)
         (plan,) = planner.plan(now, [self.fleet.named(cluster)])
         timeline = planner.timeline(plan.cluster)
         events = [event_entry(event) for event in islice(forecast(planner, now, [plan.cluster]), EVENTS)]
@@ -145,5 +153,7 @@ def committed_versions(world: World, *, live: bool) -> FleetVersions:
     if revision is None:
         raise Rejected(NO_REVISION)
     declared = revision.policies.clusters if live else {}
-    seen = FleetVersions.of(fleets_of(world.store, revision.gardener, declared, world.open_fleet), revision.number)
-    return seen.held_by(version_holds(seen.fleet.fleets, in_force, world))
+    fleets = fleets_of(world.store, revision.gardener, declared, world.open_fleet)
+    seen = FleetVersions.of(fleets, revision.number)
+    waves = standing(revision, seen.fleet, fleets.troubles, world, world.clock(), keep=False) if versions_rollouts(revision) else None
+    return seen.held_by(version_holds(seen.fleet.fleets, in_force, world)).in_waves(waves)

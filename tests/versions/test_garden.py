@@ -51,7 +51,9 @@ def crd(plural: str) -> dict[str, Any]:
     }
     rules = [{"rule": rule, "message": f"forbidden: {rule}"} for rule in FORBIDDEN]
     spec = {**free, "properties": fields, "x-kubernetes-validations": rules} if kind == "Shoot" else free
-    schema = {"type": "object", "properties": {"spec": spec}} if "binding" not in plural else free
+    status = {"status": free} if kind == "Shoot" else {}
+    schema = {"type": "object", "properties": {"spec": spec, **status}} if "binding" not in plural else free
+    parts = {"subresources": {"status": {}}} if kind == "Shoot" else {}
     _, _, group, version = group_of(plural).split("/")
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -61,7 +63,7 @@ def crd(plural: str) -> dict[str, Any]:
             "group": group,
             "scope": scope,
             "names": {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, **parts}],
         },
     }
 
@@ -106,6 +108,16 @@ class Real:
     def shoot(self, name: str = "s") -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.server.request("GET", f"{GROUP}/namespaces/garden/shoots/{name}"))
         return found
+
+    def reconciles(self, name: str, healthy: bool = True) -> None:
+        """Do what Gardener does once a Shoot runs what its spec says: say so in its status."""
+        status = {
+            "observedGeneration": self.shoot(name)["metadata"]["generation"],
+            "lastOperation": {"type": "Reconcile", "state": "Succeeded"},
+            "conditions": [{"type": "APIServerAvailable", "status": str(healthy)}, {"type": "EveryNodeReady", "status": "True"}],
+        }
+        path, kind = f"{GROUP}/namespaces/garden/shoots/{name}/status", {"Content-Type": "application/merge-patch+json"}
+        self.server.request("PATCH", path, body=json.dumps({"status": status}).encode(), headers=kind)
 
 
 @pytest.fixture(scope="module")
