@@ -53,7 +53,7 @@ def crd(plural: str) -> dict[str, Any]:
     spec = {**free, "properties": fields, "x-kubernetes-validations": rules} if kind == "Shoot" else free
     status = {"status": free} if kind == "Shoot" else {}
     schema = {"type": "object", "properties": {"spec": spec, **status}} if "binding" not in plural else free
-    parts = {"subresources": {"status": {}}} if kind == "Shoot" else {}
+    parts: dict[str, Any] = {"subresources": {"status": {}}} if kind == "Shoot" else {}
     _, _, group, version = group_of(plural).split("/")
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

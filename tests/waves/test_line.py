@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from shared import telemetry, wiring
+from shared.domain.documents.reading import DocumentsRefused
 from shared.domain.rollouts.progress import Progress, WrongPhase
+from shared.ledger.fleets import DocumentFleet
 from shared.messages import RolloutStep
+from shared.ports import Refused
 from shared.work.intake import Rejected
 from shared.work.rollouts import RolloutStatus, control, shown, start
+from shared.work.versions import committed_versions
 from tests.versions.test_functions import Site, cloud_profile, shoot
 
 EVENING = datetime.fromisoformat("2026-11-21T22:10:00Z")
@@ -171,3 +175,79 @@ def test_a_rollout_ends_with_its_document(site: Waved) -> None:
     assert site.world.rollouts.get(progress.id).phase == "aborted"
     site.night(0)
     assert site.runs("d", "p") == ["1.30.4", "1.30.4"]
+
+
+def test_a_plan_says_what_holds_each_version_and_which_one_is_taken_instead(site: Waved) -> None:
+    fleet_of(site)
+    site.begun()
+    site.night(0)
+    site.night(0, 10)
+    entries = {each.cluster: each for each in committed_versions(site.world, live=False).decisions(site.now).decisions}
+    held = entries["garden/p"].held
+    assert held
+    assert (held.reason, held.until) == ("Soaking", "2026-11-22T18:20:00Z")
+    newer = [{"version": "1.30.6"}, *VERSIONS]
+    site.commits(cloud_profile(newer), a_shoot("d", "dev"), a_shoot("p", "prod"), rollout())
+    site.now += timedelta(hours=21)
+    entries = {each.cluster: each for each in committed_versions(site.world, live=False).decisions(site.now).decisions}
+    assert {name: each.to for name, each in entries.items()} == {"garden/d": "1.30.6", "garden/p": "1.30.4"}
+
+
+def test_a_version_whose_update_was_refused_stops_there_until_somebody_has_it_tried_again(
+    site: Waved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet_of(site)
+    site.begun()
+
+    def refuses(*_: Any, **__: Any) -> bool:
+        raise Refused("Forbidden", "quota")
+
+    monkeypatch.setattr(DocumentFleet, "apply", refuses)
+    site.night(0)
+    monkeypatch.undo()
+    site.night(1)
+    assert site.runs("d", "p") == ["1.30.1", "1.30.1"]
+    assert site.status().stages[0].failed == 1
+    site.says("retry")
+    site.night(1, 10)
+    assert site.runs("d") == ["1.30.4"]
+
+
+def test_what_is_known_can_be_lost_and_is_learned_anew(site: Waved) -> None:
+    fleet_of(site)
+    site.begun()
+    site.night(0)
+    site.night(0, 10)
+    for key in list(site.world.store.keys("sightings/")):
+        site.world.store.delete(key)
+        site.world.store.create(key, b"{torn")
+    site.night(1)
+    assert site.runs("d", "p") == ["1.30.4", "1.30.1"], "nobody knows since when dev has been on it"
+    site.night(2)
+    assert site.runs("p") == ["1.30.4"]
+
+
+def test_only_so_many_clusters_go_at_a_time(site: Waved) -> None:
+    fleet_of(site, a_shoot("e", "dev"), document=rollout([{**STAGES[0], "maxInFlight": 1}]))
+    site.begun()
+    site.night(0)
+    assert sorted(map(str, site.runs("d", "e"))) == ["1.30.1", "1.30.4"]
+    site.night(0, 10)
+    assert site.runs("d", "e") == ["1.30.4", "1.30.4"]
+
+
+def test_a_version_that_expires_before_its_stage_goes_in_its_last_window_and_says_so(site: Waved) -> None:
+    dated = [{"version": "1.30.4"}, {"version": "1.30.1", "expirationDate": "2026-11-23T12:00:00Z"}]
+    site.commits(cloud_profile(dated), a_shoot("d", "dev"), a_shoot("p", "prod"), rollout())
+    site.night(0)
+    assert site.runs("d", "p") == ["1.30.1", "1.30.1"]
+    site.night(1)
+    assert site.runs("d", "p") == ["1.30.4", "1.30.4"]
+    assert any("ExpiryBeforeStage" in each["message"] or "expires on" in each["message"] for each in site.notices("version.updated"))
+
+
+def test_rollouts_of_versions_are_written_cluster_by_cluster(site: Waved) -> None:
+    with pytest.raises(DocumentsRefused, match="cluster by cluster"):
+        fleet_of(site, document=rollout([{"name": "dev", "nodes": {"names": ["n1"]}}]))
+    with pytest.raises(DocumentsRefused, match="cannot be taken back"):
+        fleet_of(site, document=rollout(onStop="revert"))
