@@ -281,12 +281,14 @@ class NodeChanged(NodeChange, Message):
 class VersionCheck(Message):
     """Classify, decide and issue updates for these clusters (none named: all).
 
-    They are named FLEET:NAMESPACE/NAME, or NAMESPACE/NAME or NAME where there is one of it.
+    They are named FLEET:NAMESPACE/NAME, or NAMESPACE/NAME or NAME where there is one of it. `shard`: only the fleets of this one, where a
+    check of many fleets was divided.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     TOPIC: ClassVar[str] = "version-checks"
     clusters: list[str] | None = None
+    shard: int | None = Field(default=None, ge=0)
     dry_run: bool = False
     force_window: bool = False
 

@@ -108,6 +108,9 @@ class OneByOne:
         return [work(item) for item in items]
 
 
+ONE_BY_ONE = OneByOne()
+
+
 class Cluster(Protocol):
     """One cluster's nodes. Every method may raise Refused or Unavailable."""
 

@@ -23,7 +23,7 @@ from shared.ledger.losses import Losses
 from shared.ledger.pauses import Pauses
 from shared.ledger.releases import Releases
 from shared.ledger.revisions import Revisions
-from shared.ports import OWNER, Bus, Cluster, ObjectStore, OneByOne, Owner, Refused, Workers, in_time
+from shared.ports import ONE_BY_ONE, OWNER, Bus, Cluster, ObjectStore, Owner, Refused, Workers, in_time
 
 if TYPE_CHECKING:
     from shared.domain.labels.policies import Policies
@@ -192,7 +192,7 @@ class World:
     open_fleet: Opener
     """(name, spec of a Cluster document with a `provider`) → the fleet behind it. Raises Refused."""
 
-    workers: Workers = field(default_factory=OneByOne)
+    workers: Workers = ONE_BY_ONE
     monotonic: Callable[[], float] = time.monotonic
     """Seconds that only go forward, for how long something takes."""
     versions: dict[str, tuple[datetime, str]] = field(default_factory=dict)
@@ -306,11 +306,11 @@ class World:
 
     def fleets(self, revision: Revision | None) -> Fleets:
         """Every cluster whose versions the revision watches over: its Shoots, and what its Cluster documents' providers hold."""
-        from shared.ledger.fleets import fleets_of
+        from shared.ledger.fleets import Fleets
 
         if revision is None:
-            return fleets_of(self.store, [], {}, self.open_fleet)
-        return fleets_of(self.store, revision.gardener, revision.policies.clusters, self.open_fleet)
+            return Fleets(self.store, [], {}, self.open_fleet)
+        return Fleets(self.store, revision.gardener, revision.policies.clusters, self.open_fleet, self.workers)
 
     def default_cluster(self, revision: Declaring | None) -> str:
         """The name of the cluster that a request means when it names none. Raises Refused where several could be meant."""

@@ -51,9 +51,9 @@ def _versions(revision: Revision | None, world: World) -> list[Family]:
     if revision is None or not gardener_of(revision):
         return []
     from shared.domain.versions.notices import gauges
-    from shared.ledger.fleets import fleets_of
+    from shared.ledger.fleets import Fleets
 
-    return gauges(fleets_of(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock())
+    return gauges(Fleets(world.store, revision.gardener, {}, world.open_fleet).view(), world.clock())
 
 
 def _gauges(fleet: FleetOverview, unreadable: int, now: datetime) -> list[Family]:

@@ -1,15 +1,17 @@
 """Classify versions, decide, and issue updates inside open windows; tell what expires and what is stuck.
 
 in   version-checks    VersionCheck (a clock, or a person)
-out  version-updates   VersionUpdate, one a cluster whose window is open
+out  version-checks    one a shard, where there are many fleets
+     version-updates   VersionUpdate, one a cluster whose window is open
      notices           version expiring, expired, update skipped: once each; fleet unreadable: once a day
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -20,12 +22,14 @@ from shared import telemetry, wiring
 from shared.domain.actions import UNREADABLE, ActionRequest, Plan, action_id
 from shared.domain.names import UPDATE_VERSIONS
 from shared.domain.versions.answers import UnknownFleetCluster
+from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.decisions import Decision, Update
-from shared.domain.versions.fleets import FleetView, Trouble
+from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.holding import any_of
 from shared.domain.versions.notices import Due, due, told_of
 from shared.domain.versions.plans import ClusterPlan, Planner, going, updates_of
+from shared.domain.versions.shards import shards_of
 from shared.ledger.actions import deadline
 from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
@@ -35,6 +39,7 @@ from shared.work.version_holds import version_holds
 from shared.world import World
 
 if TYPE_CHECKING:
+    from shared.ledger.fleets import Fleets
     from shared.work.waves import Standing
 
 BATCH = 500
@@ -60,35 +65,32 @@ def version_check(event: CloudEvent) -> None:
 
 
 def handle(check: VersionCheck, world: World, now: datetime) -> str:
-    """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it."""
+    """Decide for every cluster; publish one update for each that is due and may be changed now. Says what came of it.
+
+    Of many fleets, each shard is a message of its own.
+    """
     in_force = world.releases.look()
     revision = in_force.committed
     fleets = world.fleets(revision)
-    seen = fleets.view(world.time_left())
+    if check.shard is None and check.clusters is None and (shards := shards_of(fleets.names)):
+        world.bus.publish(VersionCheck.TOPIC, [check.model_copy(update={"shard": shard}).outgoing() for shard in shards])
+        return f"{len(shards)} shards"
+    seen = fleets.view(world.time_left(), check.shard)
     holds = version_holds(seen.fleets, in_force, world)
     view = holds.over(seen)
-    waves = waves_of(revision, view, fleets.troubles, world, now, keep=not check.dry_run)
+    waves = waves_of(revision, view, fleets, check.shard, world, now, keep=not check.dry_run)
     planner = Planner(view, any_of(holds, waves.holding), waves.staged) if waves else Planner(view, holds)
-    sent = Sent(world.store, now)
+    sent = Sent(world.store, now, check.shard)
     tally: Counter[str] = Counter()
-    updates: list[VersionUpdate] = []
-    fresh: list[Due] = []
     plans = planner.plan(now, wanted(check, view, tally))
-    for plan in waves.cleared(plans, world, now, forced=check.force_window) if waves and not check.dry_run else plans:
-        if not check.dry_run:
-            timeline = planner.timeline(plan.cluster)
-            notices = due(plan, timeline.profile if timeline else None, now)
-            fresh += [notice for notice in notices if not sent.knows(notice.key)]
-        update, outcome = issue(check, plan, world, revision.number if revision else 0, now)
-        tally[outcome] += 1
-        if update is not None:
-            updates.append(update)
-        if len(updates) + len(fresh) >= BATCH:
-            tally["notices"] += send(updates, fresh, sent, world, now)
-    tally["notices"] += send(updates, fresh, sent, world, now)
+    if waves and not check.dry_run:
+        plans = waves.cleared(plans, world, now, forced=check.force_window)
+    while batch := list(itertools.islice(plans, BATCH)):
+        notices = [notice for plan in batch for notice in due(plan, profile_of(plan, planner), now)]
+        updates = issued(check, batch, world, revision.number if revision else 0, now, tally)
+        send(updates, [] if check.dry_run else notices, sent, world, now, tally)
     if not check.dry_run:
-        fresh += [notice for notice in (told_of(trouble, now) for trouble in fleets.troubles) if not sent.knows(notice.key)]
-        tally["notices"] += send(updates, fresh, sent, world, now)
+        send([], [told_of(trouble, now) for trouble in fleets.troubles], sent, world, now, tally)
         if waves:
             waves.ask(world, now)
         sent.forget()
@@ -97,14 +99,21 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
 
 
 def waves_of(
-    revision: Revision | None, view: FleetView, troubles: Iterable[Trouble], world: World, now: datetime, *, keep: bool
+    revision: Revision | None, view: FleetView, fleets: Fleets, shard: int | None, world: World, now: datetime, *, keep: bool
 ) -> Standing | None:
     """The rollouts for versions that are in force, about the clusters as they were just seen; None where there are none."""
     if revision is None or not any(spec.change == "versions" for spec in revision.policies.rollouts.values()):
         return None
     from shared.work.waves import standing  # most fleets have none
 
-    return standing(revision, view, troubles, world, now, keep=keep)
+    listed = view.fleets.keys() & set(fleets.of_shard(shard))
+    return standing(revision, view, fleets.troubles, world, now, keep=keep, listed=listed)
+
+
+def profile_of(plan: ClusterPlan, planner: Planner) -> CloudProfile | None:
+    """The profile by which a cluster was decided."""
+    timeline = planner.timeline(plan.cluster)
+    return timeline.profile if timeline else None
 
 
 def wanted(check: VersionCheck, view: FleetView, tally: Counter[str]) -> list[FleetCluster]:
@@ -121,34 +130,45 @@ def wanted(check: VersionCheck, view: FleetView, tally: Counter[str]) -> list[Fl
     return list(clusters.values())
 
 
-def send(updates: list[VersionUpdate], fresh: list[Due], sent: Sent, world: World, now: datetime) -> int:
-    """Publish what is collected, and begin anew. How many notices: each is told once, marked when it is confirmed."""
-    count = len(fresh)
+def send(updates: list[VersionUpdate], notices: list[Due], sent: Sent, world: World, now: datetime, tally: Counter[str]) -> None:
+    """Publish updates, and the notices that are not out yet: each is told once, marked when it is confirmed."""
+    fresh = [notice for notice in notices if not sent.knows(notice.key, notice.fleet)]
     if updates:
         world.bus.publish(VersionUpdate.TOPIC, [update.outgoing() for update in updates])
     if fresh:
-        notices = [
-            Notice(id=due_notice.key, type=due_notice.type, subject=due_notice.subject, time=now, data=due_notice.data)
-            for due_notice in fresh
-        ]
-        world.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in notices])
-        for due_notice in fresh:
-            sent.add(due_notice.key)
-    updates.clear()
-    fresh.clear()
-    return count
+        told = [Notice(id=notice.key, type=notice.type, subject=notice.subject, time=now, data=notice.data) for notice in fresh]
+        world.bus.publish(Notice.TOPIC, [notice.outgoing() for notice in told])
+        world.workers.each(lambda notice: sent.add(notice.key, notice.fleet), fresh)
+    tally["notices"] += len(fresh)
+
+
+def issued(
+    check: VersionCheck, plans: list[ClusterPlan], world: World, revision: int, now: datetime, tally: Counter[str]
+) -> list[VersionUpdate]:
+    """The updates that these clusters are due, side by side; what came of each is counted."""
+    going_now = []
+    for plan in plans:
+        if why := idle(check, plan):
+            tally[why] += 1
+        else:
+            going_now.append(plan)
+    found = world.workers.each(lambda plan: issue(check, plan, world, revision, now), going_now)
+    tally.update(outcome for _, outcome in found)
+    return [update for update, _ in found if update is not None]
+
+
+def idle(check: VersionCheck, plan: ClusterPlan) -> str:
+    """Why nothing is issued for a cluster, as far as its plan says; empty where something may be."""
+    if not going(plan.decisions):
+        return "held" if updates_of(plan.decisions) else "up to date"
+    if not plan.open and not check.force_window:
+        return "outside their window"
+    return "would be updated" if check.dry_run else ""
 
 
 def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
     """The update that one cluster is due, recorded as an action; and what came of looking."""
-    pending = going(plan.decisions)
-    if not pending:
-        return None, "held" if updates_of(plan.decisions) else "up to date"
-    if not plan.open and not check.force_window:
-        return None, "outside their window"
-    if check.dry_run:
-        return None, "would be updated"
-    steps = in_order(pending)
+    steps = in_order(going(plan.decisions))
     for action in attempts(plan, steps, now):
         known = world.actions.shown(action)
         if known is None:

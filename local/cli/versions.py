@@ -189,13 +189,13 @@ def _live(documents: list[Document], sources: Sequence[Source], now: datetime) -
     from shared import wiring
     from shared.adapters.store import open_store
     from shared.domain.site import load
-    from shared.ledger.fleets import fleets_of
+    from shared.ledger.fleets import Fleets
     from shared.work.versions import FleetVersions
     from shared.world import Settings
 
     declared = load(sources, previous=sources, now=now).policies.clusters  # in force already: an expired version is nothing new
     opened = functools.partial(wiring.open_fleet, Settings.of_the_command_line())
-    return FleetVersions.of(fleets_of(open_store("memory:"), documents, declared, opened))
+    return FleetVersions.of(Fleets(open_store("memory:"), documents, declared, opened))
 
 
 def _warn(unreachable: Iterable[str]) -> None:

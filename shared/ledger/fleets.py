@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import quote
 
@@ -19,19 +19,33 @@ from shared.domain.actions import UNREADABLE
 from shared.domain.documents.access import Outdated
 from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
-from shared.domain.versions.clusters import UNKNOWN, FleetCluster, Health, VersionStep
+from shared.domain.versions.clusters import UNKNOWN, FleetCluster, Health, VersionStep, shoot_id
 from shared.domain.versions.fleets import FleetView, Trouble
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import Gardener, gardener
+from shared.domain.versions.shards import shard_of
 from shared.ledger.records import RecordUnreadable, numbered, read_as
-from shared.ports import FIELD_UNREADABLE, ClusterError, Fleet, FleetAtOnce, ObjectStore, Refused, Stale, Unavailable, in_time
+from shared.ports import (
+    FIELD_UNREADABLE,
+    ONE_BY_ONE,
+    ClusterError,
+    Fleet,
+    FleetAtOnce,
+    ObjectStore,
+    Refused,
+    Stale,
+    Unavailable,
+    Workers,
+    in_time,
+)
 
 if TYPE_CHECKING:
     from shared.domain.documents.kinds import ClusterSpec
 
 
-FLEET_SECONDS = 60.0
+FLEET_SECONDS = 30.0
 """What one fleet may take of the time that all have: one that answers slowly keeps nobody else waiting for long."""
+SHOOT = "Shoot"
 PROFILE_KINDS = ("CloudProfile", "NamespacedCloudProfile")
 REREADS = 3
 """Tries at a cluster that others change at the same time."""
@@ -42,19 +56,32 @@ KEPT = 8
 class DocumentFleet:
     """Clusters that are Shoot documents. What is applied to them is kept beside the documents, and counts while it starts from them."""
 
-    def __init__(self, store: ObjectStore, shoots: Mapping[str, FleetCluster]) -> None:
+    def __init__(self, store: ObjectStore, shoots: Mapping[str, FleetCluster], workers: Workers = ONE_BY_ONE) -> None:
         self._store = store
         self._shoots = shoots
+        self._workers = workers
         self.unreadable: dict[str, str] = {}
         """The clusters that were left out of `clusters`, and why."""
 
     def clusters(self) -> Iterator[FleetCluster]:
-        changed = {key.split("/")[1] + "/" + key.split("/")[2] for key in self._store.keys("fleet/")} if self._shoots else set()
+        """All of them: one listing, and one read for each that was ever changed."""
+        changes: dict[str, list[str]] = {}
+        for key in self._store.keys("fleet/") if self._shoots else ():
+            changes.setdefault(key.removeprefix("fleet/").rpartition("/")[0], []).append(key)
+        changed = [cluster for name, cluster in self._shoots.items() if _folder(name) in changes]
+        now = dict(self._workers.each(lambda cluster: (cluster.id, self._readable(cluster, changes[_folder(cluster.id)])), changed))
         for name, cluster in self._shoots.items():
-            try:
-                yield self._now(cluster) if _folder(name) in changed else _on_paper(cluster)
-            except RecordUnreadable as torn:  # what it runs is unknown: it is left alone, the others go on
-                self.unreadable[name] = str(torn)
+            found = now[name] if name in now else _on_paper(cluster)
+            if found is not None:
+                yield found
+
+    def _readable(self, cluster: FleetCluster, keys: Iterable[str]) -> FleetCluster | None:
+        """The cluster as it is now. None where that can't be read: it is left alone, the others go on."""
+        try:
+            return _on_paper(_moved(cluster, self._steps(numbered(keys)))[0])
+        except RecordUnreadable as torn:
+            self.unreadable[cluster.id] = str(torn)
+            return None
 
     def cluster(self, name: str) -> FleetCluster | None:
         return self._now(self._shoots[name]) if name in self._shoots else None
@@ -102,6 +129,9 @@ class DocumentFleet:
     def _changes(self, name: str) -> tuple[int, list[VersionStep]]:
         """The number of the last change, and all that count, in order: the last one tells, where no earlier release wrote it."""
         keys = self._numbers(name)
+        return max(keys, default=0), self._steps(keys)
+
+    def _steps(self, keys: Mapping[int, str]) -> list[VersionStep]:
         steps: list[VersionStep] = []
         for number in sorted(keys, reverse=True):
             body = self._store.get(keys[number])
@@ -111,7 +141,7 @@ class DocumentFleet:
             steps = [*(before or ()), step, *steps]
             if before is not None:
                 break
-        return max(keys, default=0), steps
+        return steps
 
 
 def _on_paper(cluster: FleetCluster) -> FleetCluster:
@@ -227,75 +257,115 @@ def share_of(left: Callable[[], float]) -> Callable[[], float]:
     return lambda: min(left(), left() - reserve)
 
 
-@dataclass
-class Fleets:
-    """Several fleets side by side, by name. A profile of the documents serves clusters whose own fleet has none of that name."""
+Opener = Callable[[str, "ClusterSpec"], Fleet]
+"""(name, spec of a Cluster document) → the fleet behind it. Raises Refused."""
 
-    parts: Mapping[str, Fleet]
-    documents: Gardener = field(default_factory=Gardener)
-    troubles: list[Trouble] = field(default_factory=list)
-    """What could not be opened, listed or read; everything else is decided all the same."""
+
+class Fleets:
+    """Several fleets side by side, by name. A profile of the documents serves clusters whose own fleet has none of that name.
+
+    Nothing is opened or read before it is asked for.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        documents: Sequence[Document],
+        declared: Mapping[str, ClusterSpec | Outdated],
+        opened: Opener,
+        workers: Workers = ONE_BY_ONE,
+    ) -> None:
+        self._store = store
+        self._documents = documents
+        self._declared = {name: spec for name, spec in declared.items() if isinstance(spec, Outdated) or spec.provider != "none"}
+        self._opener = opened
+        self._workers = workers
+        self._opened: dict[str, Fleet] = {}
+        self.troubles: list[Trouble] = []
+        """What could not be opened, listed or read; everything else is decided all the same."""
+
+    @property
+    def names(self) -> list[str]:
+        """Every fleet that there is, the documents' first."""
+        return [DOCUMENTS, *self._declared]
+
+    def of_shard(self, shard: int | None) -> list[str]:
+        """The fleets of a shard; of none, all."""
+        return [name for name in self.names if shard is None or shard_of(name) == shard]
 
     @property
     def unreachable(self) -> list[str]:
         """The troubles, one line each."""
         return [str(trouble) for trouble in self.troubles]
 
-    def view(self, left: Callable[[], float] | None = None) -> FleetView:
-        """All clusters and profiles as they are now. `left`: seconds that may be spent; no fleet gets more than FLEET_SECONDS of them."""
-        seen = {DOCUMENTS: replace(self.documents, clusters={})}
-        for name, part in self.parts.items():
-            try:
-                seen[name] = self._seen(name, in_time(part, share_of(left)) if left else part)
-            except ClusterError as error:
-                self.troubles.append(Trouble(name, error.reason, str(error)))
+    def view(self, left: Callable[[], float] | None = None, shard: int | None = None) -> FleetView:
+        """All clusters and profiles as they are now; of a shard, its fleets' beside the documents' profiles.
+
+        `left`: seconds that may be spent; no fleet gets more than FLEET_SECONDS of them.
+        """
+        seen = {DOCUMENTS: gardener(document for document in self._documents if document.kind != SHOOT)}
+        names = self.of_shard(shard)
+        for name, (found, troubles) in zip(names, self._workers.each(lambda name: self._looked_at(name, left), names), strict=True):
+            self.troubles += troubles
+            if found is not None:
+                seen[name] = found
         return FleetView(seen)
 
-    def _seen(self, name: str, part: Fleet) -> Gardener:
-        profiles, namespaced = part.profiles()
-        clusters = {cluster.id: replace(cluster, fleet=name) for cluster in part.clusters()}
-        unreadable = part.unreadable if isinstance(part, PartlyRead) else {}
-        reason = UNREADABLE if isinstance(part, DocumentFleet) else FIELD_UNREADABLE
-        self.troubles += [Trouble(name, reason, message, what) for what, message in unreadable.items()]
-        if name == DOCUMENTS:
-            return replace(self.documents, clusters=clusters)
-        own = {(profile.namespace, profile.name): profile for profile in namespaced}
-        lost = frozenset(tuple(what.split("/")[1:]) for what in unreadable if what.split("/")[0] in PROFILE_KINDS)
-        return Gardener({profile.name: profile for profile in profiles}, own, clusters, unreadable=lost)
+    def _looked_at(self, name: str, left: Callable[[], float] | None) -> tuple[Gardener | None, list[Trouble]]:
+        try:
+            if name == DOCUMENTS:
+                read = gardener(self._documents)
+                shoots = DocumentFleet(self._store, read.clusters, self._workers)
+                clusters = {cluster.id: cluster for cluster in shoots.clusters()}
+                torn = [Trouble(name, UNREADABLE, message, what) for what, message in shoots.unreadable.items()]
+                return replace(read, clusters=clusters), torn
+            return _seen(name, in_time(fleet, share_of(left)) if (fleet := self._open(name)) and left else fleet)
+        except ClusterError as error:
+            return None, [Trouble(name, error.reason, str(error))]
+
+    def _open(self, name: str) -> Fleet:
+        """A live fleet. Raises Refused, and Unavailable for an adapter that fails in a way nobody foresaw."""
+        spec = self._declared[name]
+        if isinstance(spec, Outdated):
+            raise Refused("ClusterUnknown", spec.message)
+        if name not in self._opened:
+            with expecting_anything():
+                self._opened[name] = guarded(self._opener(name, spec))
+        return self._opened[name]
 
     def find(self, name: str, fleet: str | None = None) -> tuple[Fleet, FleetCluster] | None:
-        """The fleet that has a cluster of this id, and the cluster read anew.
+        """The fleet that has a cluster of this id, and the cluster read anew. Of the documents, only its Shoot is read.
 
         `fleet` None: any that has it, for the messages and records of earlier releases, which name no fleet. Raises Refused where
         several have it, and where the fleet could not be opened.
         """
-        parts = self.parts if fleet is None else {fleet: self.parts[fleet]} if fleet in self.parts else {}
-        if fleet is not None and fleet not in self.parts:
-            for trouble in self.troubles:
-                if trouble.subject == fleet:
-                    raise Refused(trouble.reason, str(trouble))
-        found = {part: cluster for part, fleet_there in parts.items() if (cluster := fleet_there.cluster(name)) is not None}
+        names = [DOCUMENTS, *self._declared] if fleet is None else [fleet] if fleet == DOCUMENTS or fleet in self._declared else []
+        there = {each: part for each in names if (part := self._part(each, name, only=fleet is not None))}
+        found = {each: cluster for each, part in there.items() if (cluster := part.cluster(name)) is not None}
         if len(found) > 1:
             raise Refused("AmbiguousCluster", f"{name} is in several fleets: {', '.join(part or 'the documents' for part in found)}")
-        return next(((self.parts[part], replace(cluster, fleet=part)) for part, cluster in found.items()), None)
+        return next(((there[each], replace(cluster, fleet=each)) for each, cluster in found.items()), None)
+
+    def _part(self, fleet: str, cluster: str, *, only: bool) -> Fleet | None:
+        """A fleet as far as one cluster needs it. None where it can't be opened, and is not the only one that is asked."""
+        if fleet == DOCUMENTS:
+            shoot = [document for document in self._documents if document.kind == SHOOT and shoot_id(document) == cluster]
+            return DocumentFleet(self._store, gardener(shoot).clusters)
+        try:
+            return self._open(fleet)
+        except ClusterError as error:
+            if only:
+                raise Refused(error.reason, str(Trouble(fleet, error.reason, str(error)))) from error
+            self.troubles.append(Trouble(fleet, error.reason, str(error)))
+            return None
 
 
-Opener = Callable[[str, "ClusterSpec"], Fleet]
-"""(name, spec of a Cluster document) → the fleet behind it. Raises Refused."""
-
-
-def fleets_of(store: ObjectStore, documents: list[Document], declared: Mapping[str, ClusterSpec | Outdated], opened: Opener) -> Fleets:
-    """The fleets of a revision: its Shoots, then whatever its Cluster documents' `provider` opens."""
-    read = gardener(documents)
-    parts: dict[str, Fleet] = {DOCUMENTS: DocumentFleet(store, read.clusters)}
-    troubles: list[Trouble] = []
-    for name, spec in declared.items():
-        if isinstance(spec, Outdated):
-            troubles.append(Trouble(name, "ClusterUnknown", spec.message))
-        elif spec.provider != "none":
-            try:
-                with expecting_anything():
-                    parts[name] = guarded(opened(name, spec))
-            except ClusterError as error:
-                troubles.append(Trouble(name, error.reason, str(error)))
-    return Fleets(parts, read, troubles)
+def _seen(name: str, fleet: Fleet) -> tuple[Gardener, list[Trouble]]:
+    """What a live fleet answers, and what of it could not be read."""
+    profiles, namespaced = fleet.profiles()
+    clusters = {cluster.id: replace(cluster, fleet=name) for cluster in fleet.clusters()}
+    unreadable = fleet.unreadable if isinstance(fleet, PartlyRead) else {}
+    own = {(profile.namespace, profile.name): profile for profile in namespaced}
+    lost = frozenset(tuple(what.split("/")[1:]) for what in unreadable if what.split("/")[0] in PROFILE_KINDS)
+    troubles = [Trouble(name, FIELD_UNREADABLE, message, what) for what, message in unreadable.items()]
+    return Gardener({profile.name: profile for profile in profiles}, own, clusters, unreadable=lost), troubles

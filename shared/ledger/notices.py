@@ -1,6 +1,6 @@
 """Which notices about versions are out, so that each is sent once.
 
-notices/versions/<month>/<hash>   sent, or still due, in this month
+notices/versions/<shard>/<month>/<hash>   sent, or still due, in this month; the shard is its fleet's
 
 A mark is carried into the next month while its notice is due, and goes when it was not due for a whole month: of a cluster that cannot be
 reached for longer, a notice may come again.
@@ -9,8 +9,10 @@ reached for longer, a notice may come again.
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime, timedelta
 
+from shared.domain.versions.shards import shard_of
 from shared.ports import ObjectStore
 
 SENT = "notices/versions/"
@@ -19,37 +21,43 @@ AT_A_TIME = 500
 
 
 class Sent:
-    """The marks in one store, read once."""
+    """The marks in one store, read once: those of a shard, or all."""
 
-    def __init__(self, store: ObjectStore, now: datetime) -> None:
+    def __init__(self, store: ObjectStore, now: datetime, shard: int | None = None) -> None:
         self._store = store
         first = now.astimezone(UTC).replace(day=1)
         self._month, self._previous = f"{first:%Y-%m}", f"{first - timedelta(days=1):%Y-%m}"
-        self._keys = store.keys(SENT)
+        self._keys = store.keys(SENT if shard is None else f"{SENT}{shard:02}/")
         self._known = {_name(key) for key in self._keys}
-        self._here = {_name(key) for key in self._keys if key.startswith(f"{SENT}{self._month}/")}
+        self._here = {_name(key) for key in self._keys if _month(key) == self._month}
         self._carried = 0
 
-    def knows(self, notice: str) -> bool:
+    def knows(self, notice: str, fleet: str) -> bool:
         """Whether the notice of this id is out. Its mark is carried into this month."""
         known = mark(notice) in self._known
         if known and mark(notice) not in self._here and self._carried < AT_A_TIME:
             self._carried += 1
-            self.add(notice)
+            self.add(notice, fleet)
         return known
 
-    def add(self, notice: str) -> None:
-        """The notice of this id is out."""
-        self._store.create(f"{SENT}{self._month}/{mark(notice)}", notice.encode())
+    def add(self, notice: str, fleet: str) -> None:
+        """The notice of this id, about this fleet, is out."""
+        self._store.create(f"{SENT}{shard_of(fleet):02}/{self._month}/{mark(notice)}", notice.encode())
 
     def forget(self) -> None:
         """Remove the marks of the months before the last one. An earlier release wrote them without a month: they are put into this one."""
         for key in self._keys[:AT_A_TIME]:
-            month, _, name = key.removeprefix(SENT).rpartition("/")
+            month = _month(key)
             if not month:
-                self._store.create(f"{SENT}{self._month}/{name}", self._store.get(key) or b"")
+                self._store.create(f"{SENT}{self._month}/{_name(key)}", self._store.get(key) or b"")
             if month < self._previous:
                 self._store.delete(key)
+
+
+def _month(key: str) -> str:
+    """Earlier releases wrote `<month>/<hash>`, and before that the hash alone."""
+    found = re.search(r"/(\d{4}-\d\d)/", key)
+    return found[1] if found else ""
 
 
 def mark(notice: str) -> str:

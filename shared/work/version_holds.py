@@ -17,6 +17,7 @@ from shared.domain.versions.identity import DOCUMENTS
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
+from shared.ports import ONE_BY_ONE, Workers
 from shared.work.holds import paused
 from shared.world import World
 
@@ -57,19 +58,22 @@ class VersionHolds:
 def version_holds(fleets: Iterable[str], in_force: InForce, world: World) -> VersionHolds:
     """What holds updates of the clusters of these fleets back."""
     pause = paused(world)
-    return replace(freezes_in(fleets, in_force), pause=Held(pause.reason, pause.message) if pause else None)
+    return replace(freezes_in(fleets, in_force, world.workers), pause=Held(pause.reason, pause.message) if pause else None)
 
 
-def freezes_in(fleets: Iterable[str], in_force: InForce) -> VersionHolds:
+def freezes_in(fleets: Iterable[str], in_force: InForce, workers: Workers = ONE_BY_ONE) -> VersionHolds:
     """The freezes of these fleets alone."""
-    freezes: dict[str, tuple[Freezes, ...]] = {}
-    unreadable: dict[str, Held] = {}
-    for fleet in fleets:
-        try:
-            freezes[fleet] = tuple(_freezes(revision) for revision in _guarding(fleet, in_force) if revision.policies.freezes)
-        except RecordUnreadable as torn:
-            unreadable[fleet] = Held(UNREADABLE, f"nobody can say whether it is frozen: {torn}")
+    found = dict(zip(names := list(fleets), workers.each(lambda fleet: _of_fleet(fleet, in_force), names), strict=True))
+    freezes = {fleet: guards for fleet, guards in found.items() if isinstance(guards, tuple)}
+    unreadable = {fleet: held for fleet, held in found.items() if isinstance(held, Held)}
     return VersionHolds(freezes=freezes, unreadable=unreadable)
+
+
+def _of_fleet(fleet: str, in_force: InForce) -> tuple[Freezes, ...] | Held:
+    try:
+        return tuple(_freezes(revision) for revision in _guarding(fleet, in_force) if revision.policies.freezes)
+    except RecordUnreadable as torn:
+        return Held(UNREADABLE, f"nobody can say whether it is frozen: {torn}")
 
 
 def _guarding(fleet: str, in_force: InForce) -> list[Revision]:

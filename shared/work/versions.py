@@ -28,7 +28,7 @@ from shared.domain.versions.holding import Holding, any_of, provider_holds
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.plans import Planner, Staged, as_decided, decision_entry, offers_of
 from shared.domain.versions.profiles import Gardener, check_gardener, merged_profiles
-from shared.ledger.fleets import Fleets, fleets_of
+from shared.ledger.fleets import Fleets
 from shared.work.intake import NO_REVISION, Rejected
 from shared.work.standing import versions_rollouts
 from shared.work.version_holds import VersionHolds, version_holds
@@ -153,7 +153,7 @@ def committed_versions(world: World, *, live: bool) -> FleetVersions:
     if revision is None:
         raise Rejected(NO_REVISION)
     declared = revision.policies.clusters if live else {}
-    fleets = fleets_of(world.store, revision.gardener, declared, world.open_fleet)
+    fleets = Fleets(world.store, revision.gardener, declared, world.open_fleet, world.workers)
     seen = FleetVersions.of(fleets, revision.number)
     waves = standing(revision, seen.fleet, fleets.troubles, world, world.clock(), keep=False) if versions_rollouts(revision) else None
     return seen.held_by(version_holds(seen.fleet.fleets, in_force, world)).in_waves(waves)

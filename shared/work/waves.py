@@ -98,19 +98,28 @@ def _held_back(plan: ClusterPlan) -> ClusterPlan:
 
 
 def standing(
-    revision: Revision | None, view: FleetView, troubles: Iterable[Trouble], world: World, now: datetime, *, keep: bool
+    revision: Revision | None,
+    view: FleetView,
+    troubles: Iterable[Trouble],
+    world: World,
+    now: datetime,
+    *,
+    keep: bool,
+    listed: Set[str] | None = None,
 ) -> Standing:
-    """The rollouts in force, about the clusters as they were just seen. `keep`: whether that is written down."""
+    """The rollouts in force, about the clusters as they were just seen. `keep`: whether that is written down. `listed`: the fleets that
+    answered, where they are not all of the view.
+    """
     specs = versions_rollouts(revision)
     if not specs or revision is None:
         return Standing()
     looks = _looks(revision, view, specs.values())
-    update = _Update(
-        looks, view.fleets.keys(), {DOCUMENTS, *revision.policies.clusters}, {each.subject: each.message for each in troubles}, now
-    )
+    answered = view.fleets.keys() if listed is None else listed
+    silent = {each.subject: each.message for each in troubles}
+    update = _Update(looks, answered, {DOCUMENTS, *revision.policies.clusters}, silent, now)
     sighted = world.sightings.change(update, now) if keep else world.sightings.imagine(update, now)
     started = started_rollouts(world, specs)
-    unseen = bool(update.declared - view.fleets.keys() - update.silent.keys()) and now - sighted.begun < SETTLES
+    unseen = bool(update.declared - answered - update.silent.keys()) and now - sighted.begun < SETTLES
     waves = [wave(name, spec, started.get(name), sighted.clusters, now, unseen=unseen) for name, spec in sorted(specs.items())]
     return Standing(Waves(waves), started)
 
@@ -120,7 +129,7 @@ class _Update:
     """What a look at some fleets changes in what is known."""
 
     looks: Mapping[str, Look]
-    listed: Collection[str]
+    listed: Set[str]
     """Fleets that answered."""
     declared: Set[str]
     """Fleets that there are."""

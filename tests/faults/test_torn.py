@@ -66,7 +66,7 @@ PATTERNS = {
     "drift": r"drift/[^/]+/[^/]+/\d+/[^/]+/\d\.json",
     "told": r"told/.+\.json",
     "fleet": r"fleet/[^/]+/[^/]+/\d{6}\.json",
-    "version notice": r"notices/versions/\d{4}-\d\d/[0-9a-f]{40}",
+    "version notice": r"notices/versions/\d\d/\d{4}-\d\d/[0-9a-f]{40}",
     "release": r"releases/[^/]+/\d{6}\.json",
     "names": r"releases/[^/]+/names/ID\.json",
     "under": r"releases/[^/]+/under/ID\.json",

@@ -83,14 +83,14 @@ def test_repairs_and_marks_go_when_their_window_or_their_revision_is_over(fleet:
 
 def test_a_mark_lives_while_its_notice_is_due_and_goes_a_month_after() -> None:
     store, now = open_store("memory:"), datetime.fromisoformat("2026-01-31T22:00:00Z")
-    Sent(store, now).add("due for long")
-    Sent(store, now).add("due once")
+    Sent(store, now).add("due for long", "")
+    Sent(store, now).add("due once", "")
     for days in range(0, 200, 7):
         sent = Sent(store, now + timedelta(days=days))
-        assert sent.knows("due for long")
-        assert not sent.knows("never sent")
+        assert sent.knows("due for long", "")
+        assert not sent.knows("never sent", "")
         sent.forget()
-    assert not Sent(store, now + timedelta(days=200)).knows("due once")
+    assert not Sent(store, now + timedelta(days=200)).knows("due once", "")
     assert len(store.keys(SENT)) == 2, "one a month, and that of the month before"
 
 
@@ -99,9 +99,9 @@ def test_marks_of_an_earlier_release_count_and_are_put_into_a_month() -> None:
     store.create(f"{SENT}{mark('old')}", b"old")
     for _ in range(2):
         sent = Sent(store, now)
-        assert sent.knows("old")
+        assert sent.knows("old", "")
         sent.forget()
-    assert store.keys(SENT) == [f"{SENT}2026-01/{mark('old')}"]
+    assert store.keys(SENT) == [f"{SENT}00/2026-01/{mark('old')}", f"{SENT}2026-01/{mark('old')}"]
 
 
 @pytest.fixture

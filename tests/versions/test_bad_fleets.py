@@ -102,7 +102,7 @@ def test_the_time_that_is_left_is_shared_so_that_a_slow_fleet_takes_no_more_than
     site.world.settings = site.world.settings.model_copy(update={"timeout_seconds": 300.0})
     sound = beside(site, Slow(Unavailable("no time was left")))
     site.checks(EVENING)
-    assert spent == [120.0]
+    assert spent == [60.0]
     assert len(sound.asked) == 1
 
 

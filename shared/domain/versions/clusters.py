@@ -212,6 +212,13 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
+def shoot_id(document: Document) -> str:
+    """`NAMESPACE/NAME` of a Shoot document, without reading the rest of it."""
+    metadata = document.data.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return f"{namespace or 'default'}/{document.name}"
+
+
 def _pool(fields: Fields) -> Pool:
     machine, cri = fields.inner("machine"), fields.inner("cri")
     image = machine.inner("image")

@@ -34,6 +34,12 @@ class Due:
     subject: str
     data: dict[str, Any]
 
+    @property
+    def fleet(self) -> str:
+        """The fleet that it is about."""
+        fleet: str = self.data["fleet"]
+        return fleet
+
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
