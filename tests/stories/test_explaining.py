@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from ulid import ULID
 
 from shared.domain.labels.explanations import LabelExplanation, NodeExplanation, NodeHistory
+from shared.domain.outcomes import Outcome
 from shared.work.explaining import explain, history
 from shared.work.intake import Rejected
 from shared.work.rollouts import control, start
@@ -129,12 +131,33 @@ def test_a_stopped_actions_release_is_told_as_taken_back(racks: Fleet) -> None:
     assert told(racks, "n1")[-1] == f"back to revision 1: action {action} was stopped"
 
 
-def test_a_dry_run_and_a_namesake_in_another_cluster_are_not_its_past(racks: Fleet) -> None:
+def test_a_dry_run_is_not_its_past(racks: Fleet) -> None:
     before = past(racks, "n1").events
     racks.commits(a_policy("racks", {}, {"rack": "r2"}), adopted=False)
     racks.relabels(dry_run=True)
     assert past(racks, "n1").events == before
-    assert history("n1", "default", racks.world).events == before
+
+
+def test_what_an_action_did_to_its_namesake_in_another_cluster_is_not_its_past(racks: Fleet) -> None:
+    before = past(racks, "n1").events
+    (action,) = racks.world.actions.ids()
+    request, outcome = racks.world.actions.request(action), racks.ended(action)
+    elsewhere = request.model_copy(update={"id": str(ULID()), "cluster": "elsewhere"})
+    racks.world.actions.accept(elsewhere)
+    racks.world.actions.end(elsewhere.id, outcome)
+    assert past(racks, "n1").events == before
+
+
+def test_what_the_action_of_its_cluster_did_in_an_action_over_several_is_its_past(racks: Fleet) -> None:
+    (action,) = racks.world.actions.ids()
+    request, outcome = racks.world.actions.request(action), racks.ended(action)
+    both = request.model_copy(update={"id": str(ULID()), "cluster": "", "clusters": ["default", "elsewhere"]})
+    racks.world.actions.accept(both)
+    racks.world.actions.end(both.id, outcome.model_copy(update={"outcomes": [Outcome(subject="default", outcome="changed")]}))
+    child = both.children["default"]
+    racks.world.actions.accept(request.model_copy(update={"id": child, "parent": both.id}))
+    racks.world.actions.end(child, outcome)
+    assert [event.action for event in past(racks, "n1").events] == [child, action]
 
 
 def test_a_node_that_is_gone_has_its_past_and_one_that_never_was_is_refused(racks: Fleet) -> None:
