@@ -68,7 +68,7 @@ soak: $(LOCKED) ## The real transport with faults, kills and clock steps for MIN
 mutants: $(LOCKED) ## Plant every bug of tests/mutants/planted.yaml, one after the other; each must be caught
 	@$(BIN)/python -m tests.mutants $(ONLY)
 
-BENCHES = relabel kube_clients chain events cold_start design versions migrate pods growth releases rollouts
+BENCHES = relabel kube_clients chain events cold_start design versions migrate pods growth releases rollouts health
 bench: $(LOCKED) kube $(BENCHES:%=bench-%) ## Every benchmark, as ratios measured side by side in one run (a quiet machine helps)
 
 bench-%: $(LOCKED)

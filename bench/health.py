@@ -110,7 +110,7 @@ def fill(server: KubeApiserver, names: Sequence[str], daemon_sets: int, unschedu
     fleet.set_unschedulable("default", unschedulable)
     pods = [(name, number) for name in names[1:] for number in range(daemon_sets)]
     for start in range(0, len(pods), AT_ONCE):
-        store(server, [pod(place, *each) for place, each in enumerate(pods[start : start + AT_ONCE], start)])
+        store(server, [pod(place, *each) for place, each in enumerate(pods[start : start + AT_ONCE], start + 20_000)])
     print(f"filled in {time.perf_counter() - began:.0f} s", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Tables, as an API server prints them for `kubectl get`: what is looked at comes without the objects, a fiftieth of their size.
+"""Tables, as an API server prints them for `kubectl get`: what is looked at comes without the objects, a twentieth of their size.
 
 How pods fare is read from them: https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
 """

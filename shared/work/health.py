@@ -104,9 +104,11 @@ def with_baseline(state: Progress, looks: Looks, world: World) -> Progress:
 
 def _inherited(state: Progress, batch: Batch, names: Collection[str], world: World) -> Inherited:
     """How nodes were before rollouts reached them whose place this one takes. All of those are in the first stage."""
+    if batch.stage:
+        return NOTHING_INHERITED
     released = world.releases.look().state(batch.cluster)
     way = released.about.next
-    if batch.stage or way is None or way.rollout != state.id:
+    if way is None or way.rollout != state.id:
         return NOTHING_INHERITED
     before, unreadable = list[Progress](), list[Next]()
     for each in way.replaced():
