@@ -111,6 +111,6 @@ def coming(seen: DocumentVersions | None, now: datetime) -> list[EventGroup]:
         _FORESEEN[key] = Planner(seen.fleet), {}
     planner, known = _FORESEEN[key]
     shown = seen.clusters[:FORECAST_CLUSTERS]
-    foreseen = {each: known.get(each) or forecast(planner, now, [each], now + timedelta(days=COMING)) for each in shown}
+    foreseen = {each: known[each] if each in known else forecast(planner, now, [each], now + timedelta(days=COMING)) for each in shown}
     _FORESEEN[key] = planner, foreseen
     return event_groups(event_entry(event) for events in foreseen.values() for event in events)

@@ -14,6 +14,7 @@ from shared.domain.versions.groups import EXAMPLES, grouped
 from shared.domain.versions.reasons import MISSING
 
 WIDTH = 80
+NO_PROFILE = "CloudProfileNotFound"
 LISTED = 20
 """So many places are listed one by one; of more, each group names a few clusters."""
 REFUSALS = 5
@@ -72,6 +73,8 @@ def _count(group: GroupEntry) -> str:
 
 def _end(group: GroupEntry, now: datetime) -> str:
     forced = f"forced to {group.forcedTo}" if group.forcedTo else "there is nothing to be forced to"
+    if group.code == NO_PROFILE:
+        return "nobody knows when it expires"
     if group.trigger == MISSING:
         return f"{group.from_} is not in the profile, {forced}"
     if group.expires is None:
@@ -133,7 +136,7 @@ def impact_lines(answer: ImpactList) -> Iterator[str]:
         yield f"and {len(answer.problems) - REFUSALS} more that a commit would refuse (-o json has all)"
     moved = len({move.full_name for move in answer.moves})
     yield from _wrapped(
-        f"{moved} of {answer.clusters} clusters on {', '.join(answer.profiles)} change course, {answer.stuck} places get stuck, "
+        f"{moved} of {answer.users} clusters on {', '.join(answer.profiles)} change course, {answer.stuck} places get stuck, "
         f"{len(answer.gaps)} gaps, {len(answer.problems)} refused",
         "  ",
     )

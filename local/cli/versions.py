@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from shared.work.versions import FleetVersions
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=ClusterFilter)
 FILTERS = {"cluster": "A,B", "fleet": "A,B", "profile": "A,B", "kind": "KIND", "reason": "CODE", "held": "CODE"}
 
 
@@ -61,10 +62,26 @@ def _filter(criteria: dict[str, str | None]) -> DecisionFilter:
         for code in filter(None, map(str.strip, (criteria[name] or "").split(","))):
             if not fnmatch.filter([*known, ANY, NONE], code):
                 raise Failure("Usage", f"--{name}: there is no reason code {code}{did_you_mean(code, known)}")
+    return _read(DecisionFilter, criteria)
+
+
+def _clusters(criteria: dict[str, str | None]) -> ClusterFilter:
+    """The clusters that the options mean. Raises Failure."""
+    return _read(ClusterFilter, criteria)
+
+
+def _read(model: type[C], criteria: dict[str, str | None]) -> C:
     try:
-        return DecisionFilter.model_validate(criteria)
+        return model.model_validate(criteria)
     except ValidationError as error:
         raise Failure("Usage", f"--{error.errors()[0]['loc'][0]} {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+def _somebody(clusters: int | None, criteria: dict[str, str | None]) -> None:
+    """A name that nobody has is a mistake, and not an answer that says that nothing is due. Raises Failure."""
+    given = [f"--{name} {criteria[name]}" for name in ClusterFilter.model_fields if criteria[name] is not None]
+    if clusters == 0 and given:
+        raise Failure("ClusterUnknown", f"no cluster is meant by {' '.join(given)}; `hullmark versions plan --all` names them")
 
 
 @click.group()
@@ -95,6 +112,7 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, stays: bool, form: s
     """Show which updates are due or stuck, by cause, whether a window is open or not. Exit code 2 when an update is due."""
     plans = seen(files, live, now).decisions(now, _filter(criteria), stays=stays or form != "table")
     _warn(plans.unreachable)
+    _somebody(plans.clusters, criteria)
     emit(form, plans.model_dump(mode="json"), lambda: plan_lines(plans, now))
     return PENDING if any(decision.changes for decision in plans.decisions) else 0
 
@@ -116,8 +134,9 @@ def plan(files: tuple[str, ...], live: bool, now: datetime, stays: bool, form: s
 )
 def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None, form: str, **criteria: str | None) -> int:
     """Forecast the updates of every cluster, window by window, and those that are stuck."""
-    events = seen(files, live, now).calendar(now, days, ClusterFilter.model_validate(criteria))
+    events = seen(files, live, now).calendar(now, days, _clusters(criteria))
     _warn(events.unreachable)
+    _somebody(events.clusters, criteria)
     if form == "ics":
         from shared.domain.versions.ics import calendar_bytes
 
@@ -159,6 +178,8 @@ def impact(
     """Show what edited profiles would change: which clusters move, when, to what, which get stuck. Exit code 2 where any does."""
     answer = seen(files, live, now).impact(read_files(profiles), now, days, fleet)
     _warn(answer.unreachable)
+    if not answer.users:
+        click.echo(f"warning: no cluster is on {', '.join(answer.profiles)}", err=True)
     emit(form, answer.model_dump(mode="json"), lambda: impact_lines(answer))
     return PENDING if answer.moves else 0
 

@@ -71,20 +71,32 @@ class FleetVersions:
 
     def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
         """Show what is decided for the clusters that are asked for, whether their windows are open or not; `stays`: what stays, too."""
-        plans = Planner(self.fleet, self.holding, self.staged).plan(now, self._asked(wanted))
+        clusters = self._asked(wanted)
+        plans = Planner(self.fleet, self.holding, self.staged).plan(now, clusters)
         entries = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
         kept = [entry for entry in entries if wanted.keeps(entry)]
         due = pending(kept)
         groups = [group for group, _ in grouped(due)]
         return DecisionList(
-            decisions=kept if stays else due, unchanged=len(kept) - len(due), groups=groups, unreachable=list(self.unreachable)
+            decisions=kept if stays else due,
+            clusters=len(clusters),
+            unchanged=len(kept) - len(due),
+            groups=groups,
+            unreachable=list(self.unreachable),
         )
 
     def calendar(self, now: datetime, days: int | None, wanted: ClusterFilter = EVERYTHING) -> ForecastList:
         """What will happen to the clusters that are asked for, so many days ahead or to the day from which nothing changes."""
         until = None if days is None else now + timedelta(days=days)
-        events = [event_entry(event) for event in forecast(Planner(self.fleet), now, self._asked(wanted), until)]
-        return ForecastList(events=events, groups=event_groups(events), revision=self.revision, unreachable=list(self.unreachable))
+        clusters = self._asked(wanted)
+        events = [event_entry(event) for event in forecast(Planner(self.fleet), now, clusters, until)]
+        return ForecastList(
+            events=events,
+            clusters=len(clusters),
+            groups=event_groups(events),
+            revision=self.revision,
+            unreachable=list(self.unreachable),
+        )
 
     def _asked(self, wanted: ClusterFilter) -> list[FleetCluster]:
         return [each for each in self.fleet.clusters.values() if wanted.looks_at(each.full_name, each.fleet, each.profile)]
@@ -104,12 +116,14 @@ class FleetVersions:
         after = with_profiles(self.fleet, profiles, fleet)
         clusters = concerned(self.fleet, after)
         moves = compared(self.fleet, after, clusters, now, None if days is None else now + timedelta(days=days))
+        judged = list(_judged(profiles, after))
         return ImpactList(
             profiles=sorted(_names(profiles)),
+            users=sum(len(users) for _, _, users in judged),
             clusters=len(clusters),
             moves=moves,
             groups=impact_groups(moves),
-            gaps=[gap for name, profile, users in _judged(profiles, after) for gap in gaps_of(name, profile, users_of(users), now)],
+            gaps=[gap for name, profile, users in judged for gap in gaps_of(name, profile, users_of(users), now)],
             problems=[ProfileProblem(**asdict(problem)) for problem in self._problems(profiles, now)],
             unreachable=list(self.unreachable),
         )

@@ -67,6 +67,11 @@ def test_a_plan_is_grouped_by_cause_and_narrowed(gardens: FrontDoor) -> None:
     assert gardens.get("/v1.0/versions/plan?live=false&kind=late").status_code == 400
 
 
+@pytest.mark.parametrize("criterion", ["cluster=", "fleet=,", "profile=a,,b", "reason=", "held="])
+def test_a_filter_of_nothing_is_refused_instead_of_finding_nothing(gardens: FrontDoor, criterion: str) -> None:
+    assert gardens.get(f"/v1.0/versions/plan?live=false&{criterion}").status_code == 400
+
+
 def test_the_calendar_is_subscribed_to_and_narrowed(gardens: FrontDoor) -> None:
     answer = gardens.get(f"/v1.0/versions/calendar.ics?{AT}&live=false&days=40")
     assert (answer.status_code, answer.mimetype) == (200, "text/calendar")
@@ -167,10 +172,14 @@ def test_the_pages_forecast_follows_an_update_within_the_hour(gardens: FrontDoor
     assert foreseen(gardens, DUE) == []
 
 
-def test_the_pages_forecast_is_kept_for_the_hour_where_nothing_changed(gardens: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = foreseen(gardens, DUE)
+@pytest.mark.parametrize("now", [DUE, DUE - timedelta(days=60)])
+def test_the_pages_forecast_is_kept_for_the_hour_where_nothing_changed(
+    gardens: FrontDoor, monkeypatch: pytest.MonkeyPatch, now: datetime
+) -> None:
+    monkeypatch.setattr("functions.api.expiries._FORESEEN", {})
+    first = foreseen(gardens, now)
     monkeypatch.setattr("shared.domain.versions.forecast.forecast", lambda *_: pytest.fail("forecast again"))
-    assert foreseen(gardens, DUE + timedelta(minutes=20)) == first
+    assert foreseen(gardens, now + timedelta(minutes=20)) == first
 
 
 def test_a_freeze_shuts_the_windows_of_the_pages_forecast(gardens: FrontDoor) -> None:

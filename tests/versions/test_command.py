@@ -68,7 +68,6 @@ def test_plan_shows_what_changes_and_with_all_the_rest(run: Any) -> None:
 
 def test_plan_is_narrowed_and_ends_with_what_is_left(run: Any) -> None:
     assert run("versions", "plan", "--reason", "VersionExpired", "--profile", "aws")[0] == 2
-    assert run("versions", "plan", "--cluster", "garden-shop/other")[0] == 0
     code, out, _ = run("versions", "plan", "--kind", "stays", "-o", "json")
     assert (code, [each["subject"] for each in json.loads(out)["decisions"]]) == (0, ["machineImage"])
 
@@ -82,6 +81,23 @@ def test_a_filter_that_would_never_find_anything_is_refused(run: Any, option: st
     assert code == 1
     assert option in err
     assert hint in err
+
+
+@pytest.mark.parametrize("command", ["plan", "calendar"])
+@pytest.mark.parametrize("option", ["--cluster", "--fleet", "--profile"])
+@pytest.mark.parametrize("name", ["shpo", "", "shop,"])
+def test_a_name_that_nobody_has_is_a_mistake_and_no_good_news(run: Any, command: str, option: str, name: str) -> None:
+    if (option, name) == ("--cluster", "shop,"):
+        name = ",shop"
+    code, out, err = run("versions", command, option, name)
+    assert (code, out) == (1, "")
+    assert option in err
+
+
+def test_an_edited_profile_that_nobody_uses_is_a_warning(run: Any) -> None:
+    Path("edited.yaml").write_text(FLEET.split("---", maxsplit=1)[0].replace("name: aws", "name: asw"))
+    code, _, err = run("versions", "impact", "--profile", "edited.yaml")
+    assert (code, err) == (0, "warning: no cluster is on asw\n")
 
 
 def test_plan_ends_with_0_when_nothing_is_due(run: Any) -> None:

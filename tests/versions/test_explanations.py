@@ -117,4 +117,5 @@ def test_a_cluster_without_a_version_is_explained_too() -> None:
 def test_a_profile_that_is_not_there_is_a_sentence_and_no_crash() -> None:
     (planned,) = Planner(Gardener(clusters={"garden/c": cluster("1.32.5")})).plan(NOW)
     answer = explained(planned, None, NOW)
+    assert answer.decisions[0].sentences[0].endswith("1.32.5, and nobody knows when that expires.")
     assert answer.decisions[0].sentences[1].startswith("It should be updated and cannot be: the documents hold no such CloudProfile")

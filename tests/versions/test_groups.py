@@ -107,6 +107,13 @@ def test_a_version_that_the_profile_lacks_is_not_said_to_live_for_ever() -> None
     assert "1.32.1 is not in the profile, forced to 1.33.2" in "\n".join(plan_lines(of(FleetVersions(FleetView({"": fleet}))), NOW))
 
 
+def test_without_its_profile_a_version_is_not_said_to_live_for_ever() -> None:
+    fleet = Gardener(clusters={"garden/c": cluster("1.32.1")})
+    text = "\n".join(plan_lines(of(FleetVersions(FleetView({"": fleet}))), NOW))
+    assert "nobody knows when it expires" in text
+    assert "does not expire" not in text
+
+
 @pytest.mark.parametrize(
     ("criteria", "expected"),
     [

@@ -120,10 +120,12 @@ class GroupEntry(Answer):
 
 class DecisionList(Answer):
     """`versions plan`. `groups`: what is due or stuck, by cause; `unchanged`: how many decisions leave a version as it is.
-    `unreachable`: why a fleet could not be listed; the others are decided.
+    `clusters`: how many were looked at (null: the server is an older one). `unreachable`: why a fleet could not be listed; the others
+    are decided.
     """
 
     decisions: list[DecisionEntry]
+    clusters: int | None = None
     unchanged: int = 0
     groups: list[GroupEntry] = []
     unreachable: list[str] = []
@@ -189,9 +191,12 @@ class EventGroup(Answer):
 
 
 class ForecastList(Answer):
-    """`versions calendar`. `groups`: the events by day, cause and target. `revision`: that of the documents, 0 for files."""
+    """`versions calendar`. `groups`: the events by day, cause and target. `revision`: that of the documents, 0 for files.
+    `clusters`: how many were looked at (null: the server is an older one).
+    """
 
     events: list[ForecastEntry]
+    clusters: int | None = None
     groups: list[EventGroup] = []
     revision: int = 0
     unreachable: list[str] = []
@@ -308,11 +313,13 @@ class ProfileProblem(Answer):
 
 
 class ImpactList(Answer):
-    """`versions impact`. `clusters`: how many use a profile that is another one now; `moves`: their steps that change; `groups`: these by
-    what changes; `gaps`: where the edited profiles lead nowhere; `problems`: why `validate` refuses them.
+    """`versions impact`. `users`: clusters on these profiles; `clusters`: those of them whose profile is another one now; `moves`: their
+    steps that change; `groups`: these by what changes; `gaps`: where the edited profiles lead nowhere; `problems`: why `validate` refuses
+    them.
     """
 
     profiles: list[str]
+    users: int
     clusters: int
     moves: list[ImpactEntry]
     groups: list[ImpactGroup]

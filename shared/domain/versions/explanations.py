@@ -75,6 +75,8 @@ def _subject(decision: Decision) -> str:
 
 def _end(decision: Decision, now: datetime) -> str:
     end = decision.expires
+    if decision.outcome.code == "CloudProfileNotFound":
+        return "and nobody knows when that expires"
     if decision.outcome.trigger == MISSING:
         return "which the profile does not offer"
     if end is None or end >= NEVER:

@@ -27,6 +27,13 @@ class ClusterFilter(Answer):
     fleet: str | None = Field(default=None, description="Fleets by name; `:` is that of the Shoot documents.")
     profile: str | None = Field(default=None, description="CloudProfiles by name.")
 
+    @field_validator("cluster", "fleet", "profile", "kind", "reason", "held", check_fields=False)
+    @classmethod
+    def _given(cls, value: str | None) -> str | None:
+        if value is not None and not all(part.strip() for part in value.split(",")):
+            raise ValueError("names nothing: leave it out, or give a name")
+        return value
+
     def looks_at(self, full_name: str, fleet: str, profile: str) -> bool:
         """Whether anything of this cluster is asked for."""
         return (
