@@ -22,7 +22,7 @@ def every(story: Story, kind: str) -> list[Schedule]:
     return found
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("story", STORIES)
 def test_the_story_ends_as_it_must_whatever_goes_wrong(story: str, kind: str) -> None:

@@ -13,7 +13,7 @@ SEEDS = 3000
 ONE_IN = 60
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("inline", [1, 1000], ids=["in shares", "in one object"])
 def test_a_node_is_only_ever_brought_to_what_was_released_to_it(inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "NAMES_INLINE", inline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import pytest
 from msgspec import structs
 
 from shared.domain.documents.kinds import REST, StageSpec
@@ -19,6 +20,7 @@ ROLLOUTS = 10_000 if EVERYTHING else 150
 ENDED = ("done", "aborted", "reverted")
 
 
+@pytest.mark.timeout(7200)
 def test_rollouts_reach_only_nodes_whose_stage_is_open_and_always_end_or_say_what_they_wait_for() -> None:
     phases, reasons = Counter[str](), Counter[str]()
     for seed in range(ROLLOUTS):
@@ -36,6 +38,7 @@ def test_rollouts_reach_only_nodes_whose_stage_is_open_and_always_end_or_say_wha
     assert waits | {"HealthUnknown", "NodesNotReady", "TooManyFailures", "ApprovalExpired", "EmptyStage", "NobodyThere"} <= {*reasons}
 
 
+@pytest.mark.timeout(7200)
 def test_whatever_happened_before_a_rollout_ends_once_the_world_calms_down_and_people_say_yes() -> None:
     for seed in range(ROLLOUTS // 10):
         world = CarelessWorld(seed)

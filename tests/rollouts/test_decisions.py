@@ -343,6 +343,7 @@ def some_rollout(chance: random.Random) -> Progress:
     )
 
 
+@pytest.mark.timeout(7200)
 def test_rollouts_in_a_careless_world_open_in_order_within_their_budget_and_end_or_say_what_they_wait_for() -> None:
     phases, reasons = Counter[str](), Counter[str]()
     for seed in range(ROLLOUTS):
