@@ -19,6 +19,7 @@ from shared.domain.documents.access import ENTRY, KUBECONFIGS, SIMULATED, Access
 from shared.domain.nodes import owner_error
 from shared.ledger.acceptances import Acceptances
 from shared.ledger.actions import Actions
+from shared.ledger.deferrals import Deferrals
 from shared.ledger.losses import Losses
 from shared.ledger.pauses import Pauses
 from shared.ledger.releases import Releases
@@ -206,7 +207,14 @@ class World:
 
     def within(self, left: Callable[[], float]) -> World:
         """The same world, whose clusters and fleets answer, or say that they can't, while there are seconds left."""
-        _ = self.actions, self.revisions, self.releases, self.pauses, self.losses  # made before the copy, so that both share what they know
+        _ = (
+            self.actions,
+            self.revisions,
+            self.releases,
+            self.pauses,
+            self.losses,
+            self.deferrals,
+        )  # made before the copy, so that both share what they know
         limited = copy.copy(self)
         limited.whole = self.whole or self
         limited.open_cluster = lambda access, name: in_time(self.open_cluster(access, name), left)
@@ -239,6 +247,11 @@ class World:
         from shared.ledger.sightings import Sightings
 
         return Sightings(self.store)
+
+    @functools.cached_property
+    def deferrals(self) -> Deferrals:
+        """Which clusters' updates are put off."""
+        return Deferrals(self.store)
 
     @functools.cached_property
     def pauses(self) -> Pauses:

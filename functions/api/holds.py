@@ -1,4 +1,4 @@
-"""`/pause` and `/freezes`: what holds changes back in the whole fleet, or in some clusters for a time."""
+"""`/pause`, `/freezes` and `/versions/deferrals`: what holds changes back in the whole fleet, or in some clusters for a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from functions.api.answers import ApiError, answers, send
 from functions.api.identity import who
+from functions.api.versions import FleetClusterPath, Time
 from shared import wiring
+from shared.work import deferrals as work
+from shared.work.deferrals import DeferralEntry, DeferralList
 from shared.work.holds import FreezeList, PauseStatus, freezes, pause, resume, status
 
 routes = APIBlueprint("holds", __name__, url_prefix="/v1.0", abp_tags=[Tag(name="holds", description="Pauses and freezes")])
@@ -41,6 +44,35 @@ def set_pause(body: SetPause) -> Response:
     if not body.reason.strip():
         raise ApiError(400, "Invalid parameters", "say why: `reason`")
     return send(pause(body.reason.strip(), who(), world, world.clock()))
+
+
+class Defer(BaseModel):
+    """Put the updates of a cluster off."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": "2026-12-01T06:00:00Z", "reason": "quarter-end"}]})
+    until: Time = Field(description="When that ends: in the future, within 90 days.")
+    reason: str = Field(min_length=1, max_length=2000, description="Why; everybody who looks at the cluster sees it.")
+
+
+@routes.get("/versions/deferrals", responses=answers(200, DeferralList))
+def list_deferrals() -> Response:
+    """The clusters whose updates are put off."""
+    world = wiring.world()
+    return send(work.deferrals(world, world.clock()))
+
+
+@routes.put("/versions/deferrals/<path:cluster>", responses=answers(200, DeferralEntry, 404, 409, body=True))
+def defer(path: FleetClusterPath, body: Defer) -> Response:
+    """Put the updates of a cluster off. `limits` names what expires before that ends, and goes in its last window before."""
+    world = wiring.world()
+    return send(work.defer(path.cluster, body.until, body.reason, who(), world, world.clock()))
+
+
+@routes.delete("/versions/deferrals/<path:cluster>", responses=answers(200, DeferralEntry, 404, 409))
+def cancel_deferral(path: FleetClusterPath) -> Response:
+    """Let the updates of a cluster go on that were put off."""
+    world = wiring.world()
+    return send(work.cancel(path.cluster, who(), world, world.clock()))
 
 
 @routes.get("/freezes", responses=answers(200, FreezeList))

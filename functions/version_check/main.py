@@ -94,6 +94,7 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
         if waves:
             waves.ask(world, now)
         sent.forget()
+        world.deferrals.forget(now)
     tally["unreachable"] += len(fleets.unreachable)
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items()) if count) or "no clusters"
 

@@ -49,6 +49,7 @@ from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, Unknown
 from shared.ledger.rollouts import UnknownRollout
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
+from shared.work.deferrals import DeferralEntry, DeferralList
 from shared.work.holds import FreezeList, PauseStatus
 from shared.work.intake import Refusal, Rejected
 from shared.work.planning import Declarations
@@ -209,7 +210,10 @@ def _meant(body: Mapping[str, Any], fallback: str) -> Exception:
         "UnknownRevision": UnknownRevision(text),
         "UnknownTag": UnknownTag(text),
         "TagStays": TagStays(text),
-        **{reason: Rejected(Refusal(reason, text)) for reason in (REVISION_REJECTED, "NewerReleased", "Frozen", "Paused")},
+        **{
+            reason: Rejected(Refusal(reason, text))
+            for reason in (REVISION_REJECTED, "NewerReleased", "Frozen", "Paused", "InvalidDeferral")
+        },
         "WrongState": WrongState(text),
         "UnknownRollout": UnknownRollout(text),
         "WrongPhase": WrongPhase(text),
@@ -488,8 +492,22 @@ class ServerHolds:
     def resume(self) -> PauseStatus:
         return self._http.call("PUT", "/pause", PauseStatus, json={"paused": False})
 
+    def defer(self, cluster: str, until: datetime, reason: str) -> DeferralEntry:
+        said = {"until": until.isoformat(), "reason": reason}
+        return self._http.call("PUT", _deferral(cluster), DeferralEntry, json=said)
+
+    def cancel(self, cluster: str) -> DeferralEntry:
+        return self._http.call("DELETE", _deferral(cluster), DeferralEntry)
+
+    def deferrals(self) -> DeferralList:
+        return self._http.get("/versions/deferrals", DeferralList)
+
     def freezes(self) -> FreezeList:
         return self._http.get("/freezes", FreezeList)
+
+
+def _deferral(cluster: str) -> str:
+    return f"/versions/deferrals/{quote(cluster, safe='/')}"
 
 
 class ServerPlans:

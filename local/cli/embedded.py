@@ -39,10 +39,11 @@ from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
 from shared.messages import RelabelRequest, RolloutStep
-from shared.work import commits, explaining, holds, releasing, rollouts
+from shared.work import commits, deferrals, explaining, holds, releasing, rollouts
 from shared.work.commits import WouldCommit
 from shared.work.comparison import compare
 from shared.work.control import retried
+from shared.work.deferrals import DeferralEntry, DeferralList
 from shared.work.holds import FreezeList, PauseStatus
 from shared.work.nodes import node_states
 from shared.work.planning import Declarations
@@ -305,6 +306,15 @@ class EmbeddedHolds:
         holds.resume(who(), self._world, self._world.clock())
         self._cloud.drain()
         return holds.status(self._world)
+
+    def defer(self, cluster: str, until: datetime, reason: str) -> DeferralEntry:
+        return deferrals.defer(cluster, until, reason, who(), self._world, self._world.clock())
+
+    def cancel(self, cluster: str) -> DeferralEntry:
+        return deferrals.cancel(cluster, who(), self._world, self._world.clock())
+
+    def deferrals(self) -> DeferralList:
+        return deferrals.deferrals(self._world, self._world.clock())
 
     def freezes(self) -> FreezeList:
         return holds.freezes(self._world, self._world.clock())

@@ -53,6 +53,12 @@ def now_option(command: F) -> F:
     return click.option("--now", "now", callback=_time, metavar="TIME", help="Decide as if it were this time (RFC 3339).")(command)
 
 
+def until_option(command: F) -> F:
+    """`--until TIME`."""
+    how = "When it ends (RFC 3339)."
+    return click.option("--until", callback=lambda *given: _time(*given) if given[2] else None, metavar="TIME", help=how)(command)
+
+
 def record_now_option(command: F) -> F:
     """`--now TIME`, for what is recorded: a server goes by its own clock."""
     return click.option("--now", "now", callback=_own_time, metavar="TIME", help="Record as if it were this time (RFC 3339).")(command)

@@ -26,6 +26,7 @@ from shared.domain.versions.answers import DecisionList, Explanation, ForecastLi
 from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter
 from shared.messages import RelabelRequest
 from shared.work.commits import WouldCommit
+from shared.work.deferrals import DeferralEntry, DeferralList
 from shared.work.holds import FreezeList, PauseStatus
 from shared.work.planning import Declarations
 from shared.work.rollouts import Control, RolloutStatus
@@ -334,6 +335,18 @@ class Holds(Protocol):
 
     def resume(self) -> PauseStatus:
         """Let it go on. Raises WrongState where it is not paused."""
+        ...
+
+    def defer(self, cluster: str, until: datetime, reason: str) -> DeferralEntry:
+        """Put the updates of a cluster off. Raises Rejected, UnknownFleetCluster and WrongState."""
+        ...
+
+    def cancel(self, cluster: str) -> DeferralEntry:
+        """Let them go on. Raises WrongState where they are not put off, and UnknownFleetCluster."""
+        ...
+
+    def deferrals(self) -> DeferralList:
+        """The clusters whose updates are put off."""
         ...
 
     def freezes(self) -> FreezeList:

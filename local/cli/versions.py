@@ -12,7 +12,7 @@ import click
 from pydantic import ValidationError
 
 from local.cli.cloud import service
-from local.cli.inputs import documents_option, now_option, read_files
+from local.cli.inputs import documents_option, now_option, read_files, until_option
 from local.cli.output import PENDING, Failure, emit, grid, output_option
 from local.cli.version_plans import impact_lines, plan_lines, why_lines
 from shared.domain.documents.kinds import did_you_mean
@@ -24,6 +24,7 @@ from shared.domain.versions.profiles import gardener
 
 if TYPE_CHECKING:
     from local.cli.service import Versions
+    from shared.work.deferrals import DeferralEntry, DeferralList
     from shared.work.versions import FleetVersions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,6 +145,50 @@ def calendar(files: tuple[str, ...], live: bool, now: datetime, days: int | None
     else:
         emit(form, events.model_dump(mode="json"), lambda: _events(events.events))
     return PENDING if any(not event.stuck for event in events.events) else 0
+
+
+@versions.command()
+@click.argument("cluster")
+@until_option
+@click.option("--reason", default="", metavar="TEXT", help="Why; everybody who looks at the cluster sees it.")
+@click.option("--cancel", is_flag=True, help="Take it back: let the updates go on.")
+@output_option
+def defer(cluster: str, until: datetime | None, reason: str, cancel: bool, form: str) -> None:
+    """Put the updates of a cluster off (NAMESPACE/NAME, or NAME if unique): not this week.
+
+    What expires before that ends goes in its last window before, all the same.
+    """
+    if cancel and (until or reason):
+        raise Failure("Usage", "give --cancel alone")
+    if not cancel and not (until and reason.strip()):
+        raise Failure("Usage", "say until when and why: --until TIME --reason TEXT (or --cancel)")
+    holds = service().holds
+    said = holds.cancel(cluster) if until is None else holds.defer(cluster, until, reason.strip())
+    emit(form, said.model_dump(mode="json"), lambda: _deferral(said, cancelled=cancel))
+
+
+def _deferral(said: DeferralEntry, *, cancelled: bool) -> Iterable[str]:
+    if cancelled or said.until is None:
+        yield f"the updates of {said.cluster} go on"
+        return
+    yield f"the updates of {said.cluster} are put off until {said.until:%Y-%m-%d %H:%M} UTC: {said.reason}"
+    for limit in said.limits:
+        goes = f"goes in its last window before, from {limit.goes}" if limit.goes else "has no window before that and goes in its next one"
+        target = f" to {limit.forcedTo}" if limit.forcedTo else ""
+        yield f"but {limit.component} {limit.subject} {limit.version} expires on {limit.expires}: its update{target} {goes}"
+
+
+@versions.command()
+@output_option
+def deferrals(form: str) -> None:
+    """List the clusters whose updates are put off."""
+    found = service().holds.deferrals()
+    emit(form, found.model_dump(mode="json"), lambda: _deferrals(found))
+
+
+def _deferrals(found: DeferralList) -> Iterable[Any]:
+    rows = [(one.cluster, f"{one.until:%Y-%m-%d %H:%M}" if one.until else "unknown", one.by, one.reason) for one in found.deferrals]
+    yield grid(("cluster", "until (UTC)", "by", "reason"), rows) if rows else "no deferral"
 
 
 @versions.command()

@@ -1,4 +1,4 @@
-"""What holds updates of versions back now: the pause, freezes, what the providers say (docs/versions.md, Held)."""
+"""What holds updates of versions back now: the pause, freezes, deferrals, what the providers say (docs/versions.md, Held)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Decision
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.freezes import Freezes, under
-from shared.domain.versions.held import Held
+from shared.domain.versions.held import BEFORE_DEFERRAL_ENDS, Held
 from shared.domain.versions.holding import provider_holds
 from shared.domain.versions.identity import DOCUMENTS
+from shared.ledger.deferrals import Deferral
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
@@ -34,9 +35,11 @@ class VersionHolds:
     """By fleet."""
     unreadable: Mapping[str, Held] = field(default_factory=dict)
     """The fleets whose freezes nobody can read."""
+    deferrals: Mapping[str, Deferral] = field(default_factory=dict)
+    """The last word about clusters that somebody spoke of, by full name."""
 
     def __call__(self, cluster: FleetCluster, decision: Decision, now: datetime) -> list[Held]:
-        fixed = (self.pause, self.unreadable.get(cluster.fleet))
+        fixed = (self.pause, self.unreadable.get(cluster.fleet), _deferred(self.deferrals.get(cluster.full_name), now))
         frozen = [held for guard in self.freezes.get(cluster.fleet, ()) for held in guard.holds(cluster, now)]
         return [*filter(None, fixed), *frozen, *provider_holds(cluster, decision, now)]
 
@@ -58,7 +61,14 @@ class VersionHolds:
 def version_holds(fleets: Iterable[str], in_force: InForce, world: World) -> VersionHolds:
     """What holds updates of the clusters of these fleets back."""
     pause = paused(world)
-    return replace(freezes_in(fleets, in_force, world.workers), pause=Held(pause.reason, pause.message) if pause else None)
+    held = Held(pause.reason, pause.message) if pause else None
+    return replace(freezes_in(fleets, in_force, world.workers), pause=held, deferrals=world.deferrals.newest())
+
+
+def _deferred(word: Deferral | None, now: datetime) -> Held | None:
+    if word is None or not word.holds(now):
+        return None
+    return Held("Deferred", f"{word.by} put it off: {word.reason}", word.until, BEFORE_DEFERRAL_ENDS)
 
 
 def freezes_in(fleets: Iterable[str], in_force: InForce, workers: Workers = ONE_BY_ONE) -> VersionHolds:

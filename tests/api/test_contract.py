@@ -55,6 +55,8 @@ CALLS = {
     "/v1.0/versions/calendar.ics": {"get"},
     "/v1.0/versions/impact": {"post"},
     "/v1.0/versions/why/{cluster}": {"get"},
+    "/v1.0/versions/deferrals": {"get"},
+    "/v1.0/versions/deferrals/{cluster}": {"put", "delete"},
     "/v1.0/node-labels/{node}": {"get", "put"},
     "/v1.0/node-labels/{node}/history": {"get"},
     "/v1.0/explain/{node}": {"get"},

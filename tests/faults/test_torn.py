@@ -28,6 +28,7 @@ from shared.ledger.acceptances import Accepted
 from shared.messages import DeadlineCheck, NodeChanged, Outgoing, RelabelRequest, VersionCheck
 from shared.ports import ObjectStore
 from shared.work.control import control
+from shared.work.deferrals import defer
 from shared.work.holds import pause, resume
 from shared.work.intake import accept
 from tests.api.conftest import FrontDoor
@@ -73,6 +74,7 @@ PATTERNS = {
     "release head": r"release-heads/[^/]+/\d{6}",
     "releases began": r"upgrades/releases",
     "override": r"overrides/ID\.json",
+    "deferral": r"deferrals/[^/]+/\d{6}\.json",
     "pause": r"pauses/\d{6}\.json",
     "pause head": r"pause-heads/\d{6}",
     "quiet": r"quiet-sweeps/[^/]+/ID",
@@ -126,6 +128,7 @@ def written() -> dict[str, bytes]:
         fleet.cloud.drain()
     pause("wait", "an operator", fleet.world, fleet.now)
     resume("an operator", fleet.world, fleet.now)
+    defer("garden/t", fleet.now + timedelta(days=1), "quarter-end", "an operator", fleet.world, fleet.now)
     fleet.cloud.publish(VersionCheck.TOPIC, [VersionCheck(clusters=["garden/s"], force_window=True).outgoing()])
     fleet.cloud.drain()
     for _ in range(2):
@@ -275,6 +278,7 @@ TABLE = (
     Row("release head"),
     Row("releases began"),
     Row("override"),
+    Row("deferral"),  # it counts as one without an end
     Row("pause", "000001"),
     Row("pause", "000002", torn=HELD, missing=HELD),  # it counts as a pause
     Row("pause head"),

@@ -18,6 +18,7 @@ VERSIONS = Group(
         "shared/domain/waves/",
         "shared/ledger/fleets.py",
         "shared/adapters/gardener.py",
+        "shared/work/deferrals.py",
         "shared/work/holds.py",
         "shared/work/version_holds.py",
         "functions/version_apply/",
@@ -48,6 +49,10 @@ VERSIONS = Group(
         "NotReady": Reason(
             "the provider says that the cluster is not ready for the next version", "follow its advice; the next check looks again"
         ),
+        "Deferred": Reason(
+            "somebody put the updates of this cluster off; the message says who and why",
+            "wait, or `hullmark versions defer CLUSTER --cancel`; what expires goes in its last window before all the same",
+        ),
         # why a forced update goes although something would keep it back
         "ExpiryBeforeStage": Reason("the version expires before the update's stage begins: it goes in the last window before that"),
         "ExpiryBeforeDeferralEnds": Reason("the version expires before its deferral ends: the update goes in the last window before that"),
@@ -75,6 +80,9 @@ VERSIONS = Group(
         "UnknownMachineType": Reason("the profile has no such machine type", "correct the pool or the profile"),
         "UnknownMachineImage": Reason("the profile has no such machine image", "correct the pool or the profile"),
         "CloudProfileNotFound": Reason("the documents hold no such CloudProfile", "add it, or correct the cluster's reference"),
+        "InvalidDeferral": Reason(
+            "updates can't be put off like that: a deferral has a reason, and ends in the future, within 90 days", "correct it"
+        ),
         # what became of a step
         "AlreadyDone": Reason("an earlier delivery of the same message moved the version"),
         "CredentialsBindingMissing": Reason(
