@@ -10,7 +10,7 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ NODES = ROOT / "examples" / "nodes.json"
 AT = "2026-11-21T12:00:00Z"
 NEVER, PAUSED, WAITING, UPDATED, LOST = (f"01M7ZBXTWV1ZFW0GSK0VTJ4ER{number}" for number in range(5))
 """Ids: of no action; of two that were paused; of an update of versions; of one that ended before its plan."""
+SOON = f"{datetime.now(UTC) + timedelta(days=60):%Y-%m-%dT00:00:00Z}"
 FLEET = """
 apiVersion: core.gardener.cloud/v1beta1
 kind: CloudProfile
@@ -176,6 +177,13 @@ CHANGED = [
     *both("versions", "why", "shop", "--now", AT),
     *both("versions", "why", "garden-shop/shop", "--now", AT),
     *both("versions", "why", "no/body", "--now", AT),
+    *both("versions", "defer", "shop", "--until", SOON, "--reason", "quarter-end"),
+    *both("versions", "defer", "no/body", "--until", SOON, "--reason", "quarter-end"),
+    *both("versions", "defer", "shop", "--until", "2020-01-01T00:00:00Z", "--reason", "quarter-end"),
+    *both("versions", "defer", "shop"),
+    *both("versions", "deferrals"),
+    *both("versions", "defer", "garden-shop/shop", "--cancel"),
+    *both("versions", "deferrals"),
 ]
 RESTORED = [
     *both("documents", "remove", "nothing"),
@@ -256,7 +264,7 @@ def ran(words: tuple[str, ...], server: str = "") -> Printed:
         main([*words, *(["--server", server] if server else [])])
     out.flush()
     printed = out.buffer.getvalue().decode()  # some of it is written as bytes
-    keep = (lambda text: text) if words[:1] == ("versions",) else masked
+    keep = (lambda text: text) if words[:1] == ("versions",) and "defer" not in words[1] else masked
     return Printed(int(ending.value.code or 0), keep(printed), masked(err.getvalue()))
 
 
