@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, redirect, render_template, request
+from markupsafe import Markup, escape
 from pydantic import ValidationError
 
 from functions.api.answers import ApiError, invalid, translated
@@ -208,7 +209,16 @@ def explained(code: str) -> list[tuple[Group, Reason]]:
 
 
 def _page(template: str, now: datetime | None, *, http: int = 200, refresh: int = 0, **shown: object) -> Response:
-    words = {"ago": ago, "mark": mark, "many": many, "asked": asked, "units": units, "ahead_of": ahead_of, "explained": explained}
+    words = {
+        "ago": ago,
+        "mark": mark,
+        "many": many,
+        "asked": asked,
+        "units": units,
+        "ahead_of": ahead_of,
+        "explained": explained,
+        "ticked": ticked,
+    }
     rolling = {"buttons": buttons, "named": named, "command": command, "places": PLACES, "linked": ACTIONS, "rows": ROWS, "lines": lines}
     about = {"now": now, "root": request.script_root, "ahead": AHEAD, "refresh": refresh, "readonly": reads_only()}
     return Response(render_template(template, **about, **words, **rolling, **shown), http, HEADERS, mimetype="text/html")
@@ -240,6 +250,14 @@ def mark(word: str) -> str:
         "warn": ("partial_success", "stopped", "skipped", "waiting", "Paused", "paused", "aborted", "superseded", "reverted"),
     }
     return next((colour for colour, words in colours.items() if word in words), "busy")
+
+
+def ticked(text: str) -> Markup:
+    """A text with what stands between backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one has no partner
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def many(count: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import functions_framework
 import pytest
 
+from functions.api.page import ticked
 from local import steps
 from tests.api.conftest import FrontDoor
 from tests.api.test_rolling import Rolling, in_words
@@ -157,6 +158,11 @@ def test_a_button_that_a_rollout_does_not_have_is_a_page_that_says_so(rolling: R
 def test_an_unknown_rollout_is_a_page_too(door: FrontDoor) -> None:
     answer = door.get("/rollouts/01ARZ3NDEKTSV4RRFFQ69G5FAV")
     assert (answer.status_code, answer.mimetype) == (404, "text/html")
+
+
+def test_commands_in_messages_are_shown_as_code_and_nothing_else_of_a_message_is_markup() -> None:
+    assert ticked("say `hullmark resume`, <b>`x<`</b>") == "say <code>hullmark resume</code>, &lt;b&gt;<code>x&lt;</code>&lt;/b&gt;"
+    assert ticked("a ` alone & <i>") == "a ` alone &amp; &lt;i&gt;"
 
 
 def test_a_field_that_no_form_has_is_refused(rolling: Rolling, waiting: str) -> None:
