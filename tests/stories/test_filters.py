@@ -41,6 +41,13 @@ def test_small_filters_one_after_the_other_are_blocked_where_one_that_did_all_wo
     assert losers(fleet) == 4
 
 
+def test_one_filter_is_judged_by_every_limit_as_a_site_action_is(fleet: Fleet) -> None:
+    limits = {"apiVersion": "hullmark.dev/v1", "kind": "Limits", "metadata": {"name": "site"}, "spec": {"changes": {"nodes": 2}}}
+    fleet.commits(a_policy("tiers", {}, {"tier": "new", "lane": "fast"}), limits, adopted=False)
+    assert filters(fleet, 0, 1) == ("success", "")
+    assert filters(fleet, 2, 3, 4) == ("blocked", "TooManyChanges")
+
+
 def test_filters_that_are_asked_at_the_same_moment_are_counted_together(fleet: Fleet) -> None:
     chosen = [{"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": [f"n{n:02}"]}]} for n in range(10)]
     actions = [fleet.sends(node_filter=each) for each in chosen]
@@ -65,7 +72,7 @@ def test_the_same_filter_again_counts_its_nodes_once_and_a_new_hour_begins_anew(
 
 def test_a_dry_run_says_that_it_would_be_blocked_and_takes_nothing_of_what_others_may(fleet: Fleet) -> None:
     filters(fleet, 0, 1)
-    filters(fleet, 2, 3, dry_run=True)
+    filters(fleet, 6, 7, dry_run=True)
     assert filters(fleet, 2, 3) == ("success", "")
     action = fleet.sends(
         node_filter={"filter_set_type": "union", "filter_set": [{"filter_type": "union", "node_names": ["n09"]}]}, dry_run=True
