@@ -325,7 +325,11 @@ class Releases:
         ended = functools.cache(self._ended)
 
         def decide(state: State, k: int) -> State:
-            return to_all(state, Act(k, revision, action), ended, under=release_key(cluster, k - 1) if k > 1 else "", bounds=bounds)
+            act = Act(k, revision, action)
+            if beneath := self._beneath(state, revision):
+                left = to_all(beneath, act, ended, under=state.under, bounds=bounds)
+                return self._with_beneath(cluster, state, beneath, left)
+            return to_all(state, act, ended, under=release_key(cluster, k - 1) if k > 1 else "", bounds=bounds)
 
         return self._change(cluster, decide, Cause("action", action, revision), by, at, since=since)
 
@@ -335,7 +339,11 @@ class Releases:
         ended = functools.cache(self._ended)
 
         def decide(state: State, k: int) -> State:
-            return to_names(state, Act(k, revision, action), names, ended, self._stage_of(cluster))
+            act = Act(k, revision, action)
+            if beneath := self._beneath(state, revision):
+                left = to_names(beneath, act, names, ended, self._stage_of(cluster))
+                state = self._with_beneath(cluster, state, beneath, left)
+            return to_names(state, act, names, ended, self._stage_of(cluster))
 
         return self._change(cluster, decide, Cause("action", action, revision), by, at, since=since)
 
@@ -353,14 +361,25 @@ class Releases:
 
     def _taken_back(self, cluster: str, state: State, act: Act, done: Collection[str]) -> State:
         """The action's release may be the base, or a node's, or under another site action that has not ended."""
-        beneath = self._whole(state.under) if state.base_k >= act.k else None
-        if state.base_k > act.k and beneath is not None and not self._ended(state.base_action):
-            left = self._taken_back(cluster, beneath, act, done)
-            if left != beneath:
-                key = f"releases/{cluster}/under/{ULID()}.json"
-                self._store.create(key, msgspec.json.encode(self._kept(cluster, left, None)))
-                state = msgspec.structs.replace(state, under=key)
+        other = self._beneath(state, act.revision) if state.base_k < act.k else None
+        beneath = self._whole(state.under) if state.base_k >= act.k else other
+        if state.base_action != act.action and beneath is not None and not self._ended(state.base_action):
+            state = self._with_beneath(cluster, state, beneath, self._taken_back(cluster, beneath, act, done))
         return taken_back(state, act, done, beneath, self._stage_of(cluster))
+
+    def _beneath(self, state: State, revision: int) -> State | None:
+        """The state under a site action of a newer revision that may still be taken back: what an older one releases belongs there."""
+        if (state.base or 0) <= revision or not state.base_action or self._ended(state.base_action):
+            return None
+        return self._whole(state.under)
+
+    def _with_beneath(self, cluster: str, state: State, beneath: State, left: State) -> State:
+        """The state with what is under its site action changed to `left`."""
+        if left == beneath:
+            return state
+        key = f"releases/{cluster}/under/{ULID()}.json"
+        self._store.create(key, msgspec.json.encode(self._kept(cluster, left, None)))
+        return msgspec.structs.replace(state, under=key)
 
     # rollouts
 
