@@ -299,6 +299,8 @@ def test_a_decision_is_printed_with_its_window_whether_open_or_not() -> None:
     assert decision_entry(plan, plan.decisions[0]).model_dump() == {
         "cluster": "garden/c",
         "fleet": "",
+        "profile": "p",
+        "image": "",
         "component": "controlPlane",
         "subject": "kubernetes",
         "from": "1.27.3",

@@ -109,6 +109,7 @@ _SHOOT = _fields(
         "confineSpecUpdateRollout",
         autoUpdate=_fields("kubernetesVersion machineImageVersion"),
         timeWindow=_fields("begin end"),
+        autoRotation=ANY,
         credentialsAutoRotation=ANY,
     ),
     provider=_fields("type", workers=_WORKER, controlPlaneConfig=ANY, infrastructureConfig=ANY, workersSettings=ANY),
