@@ -56,8 +56,11 @@ def ready(site: Site) -> None:
 
 
 def starts(site: Site, **how: object) -> str:
-    """Start one; its id, where somebody was answered."""
+    """Start one, and let the clock ring, should nobody have been told of it; its id."""
     answer = site.client("POST", "/v1.0/rollouts", json={"name": "careful", **how})
+    site.drain()
+    site.elapsed += 60
+    site.publish(RolloutStep.TOPIC, [RolloutStep().outgoing()])
     site.drain()
     ids = site.untouched.rollouts.ids()
     return str(answer.body["id"]) if answer.status == 201 else ids[-1] if ids else ""
