@@ -114,9 +114,16 @@ def detailed(progress: Progress, world: World, now: datetime) -> RolloutStatus:
     return shown(progress, world, now, lambda actions: [standing.outcome for standing in recalled(actions, world)])
 
 
+_AGAIN_FOR_VERSIONS: list[Control] = ["retry", "pause", "abort"]
+_PAUSED_FOR_VERSIONS: list[Control] = ["resume", "abort"]
+"""What a rollout for versions takes: it is never taken back."""
+
+
 def words(status: RolloutStatus) -> list[Control]:
     """The words that a rollout takes now."""
     approving: list[Control] = ["approve"] if status.stage else []
+    if status.change == "versions":
+        return {"running": [*approving, *_AGAIN_FOR_VERSIONS], "paused": _PAUSED_FOR_VERSIONS}.get(status.phase, [])
     match status.phase:
         case "running":
             again: list[Control] = ["retry"] if status.reason == "ClusterBehind" else []

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from shared.domain.clusters import ClusterMatch
+from shared.domain.versions.held import BEFORE_STAGE
 from shared.domain.waves.decisions import Ask, Move, Wave, WaveStage, Words, placed
 from shared.domain.waves.sightings import CONTROL_PLANE, PATIENCE, Failure, Known, Look, seen, unanswered
 from tests.versions.shorthand import NOW
@@ -212,3 +213,12 @@ def test_what_was_seen_before_is_the_same_object() -> None:
 def test_an_early_stage_leaves_an_expiring_version_so_early_that_the_last_one_can_look_on() -> None:
     found = wave({}, DEV, replace(REST, name="prod"))
     assert (found.lead(0), found.lead(1)) == (timedelta(days=8), timedelta(0))
+
+
+def test_neither_a_failed_stage_nor_a_pause_gives_way_to_expiry() -> None:
+    failed = wave({"dev": BROKEN, "prod": PROD}).holds("prod", MOVE)
+    waiting = wave({"dev": ran(("1.30.1", 9)), "prod": PROD}).holds("prod", MOVE)
+    assert failed
+    assert waiting
+    assert (failed.reason, failed.gives_way) == ("StageFailed", None)
+    assert waiting.gives_way == BEFORE_STAGE

@@ -106,6 +106,8 @@ def test_a_paused_rollout_lets_nothing_go_until_it_is_resumed(site: Waved) -> No
     site.says("pause", message="broken images")
     site.night(0)
     assert site.runs("d") == ["1.30.1"]
+    held = {each.held.reason for each in committed_versions(site.world, live=False).decisions(site.now).decisions if each.held}
+    assert held == {"RolloutPaused"}
     site.says("resume")
     site.night(0, 10)
     assert site.runs("d") == ["1.30.4"]

@@ -18,6 +18,8 @@ from shared.domain.versions.semver import InvalidVersion, Version, parse
 
 CONTROL_PLANE, WORKERS, IMAGE = "controlPlane", "workers", "image/"
 """The lines of a cluster; an image's name stands behind the last one."""
+CATALOGUE = "gke"
+"""The profile of clusters that have each a catalogue of its own, named like them: GKE's. What one shows counts for the others."""
 RUNS = 4
 """Runs that are kept of a line: a version that has left again and was good still counts."""
 PATIENCE = timedelta(minutes=30)
@@ -72,7 +74,7 @@ class Look(NamedTuple):
 
 def look_at(cluster: FleetCluster, labels: Mapping[str, str]) -> Look:
     """What a fleet says of a cluster. `labels`: those by which stages select it."""
-    profile = f"{cluster.namespace}/{cluster.profile}" if cluster.own else cluster.profile
+    profile = f"{cluster.namespace}/{cluster.profile}" if cluster.own else CATALOGUE if cluster.profile == cluster.id else cluster.profile
     return Look(profile, labels, versions_of(cluster), cluster.health.healthy, cluster.health.message)
 
 
