@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 
 from functions.version_apply.main import handle as apply
 from shared.domain.versions.answers import DecisionEntry
-from shared.domain.versions.plans import moment_text
+from shared.domain.versions.held import BEFORE_DEFERRAL_ENDS, BEFORE_STAGE, DESPITE_FREEZE, Held
+from shared.domain.versions.plans import Planner, moment_text
 from shared.messages import VersionUpdate
 from shared.work.holds import pause, resume
+from shared.work.version_holds import VersionHolds
 from shared.work.versions import FleetVersions, committed_versions
 from tests.versions.test_fleets import LiveGarden, garden_document, opens
 from tests.versions.test_functions import EVENING, VERSIONS, Site, cloud_profile, shoot, site, the_update  # noqa: F401 - the fixture
@@ -231,3 +234,49 @@ def test_whatever_a_freeze_says_a_fleet_that_nobody_holds_goes(site: Site) -> No
     site.commits(cloud_profile(), shoot())
     assert planned(site).held is None
     assert FleetVersions.of(site.world.fleets(site.world.releases.look().committed)).decisions(EVENING).decisions[0].held is None
+
+
+REASONS = ("SkewTooWide", "WaitingForStage", "Soaking", "StageFailed", "AwaitingApproval", "Frozen", "Paused", "UpdateRunning", "Deferred")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_that_is_held_is_published_whatever_holds_it(site: Site, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Every decision of every cluster is held or not by chance; what is published is what is not held, and never anything else."""
+    names = [f"s{number}" for number in range(12)]
+    site.commits(cloud_profile(), *(shoot(name, pools=("a", "b"), auto=True) for name in names))
+    chance = random.Random(seed)
+    ways = (None, BEFORE_STAGE, BEFORE_DEFERRAL_ENDS, DESPITE_FREEZE)
+    said = {
+        (f"garden/{name}", place): [Held(chance.choice(REASONS), "so", None, chance.choice(ways)) for _ in range(chance.randint(0, 2))]
+        for name in names
+        for place in ("controlPlane", "worker/a", "worker/b")
+    }
+    monkeypatch.setattr(VersionHolds, "__call__", lambda _self, cluster, decision, _now: said[cluster.id, decision.component])
+    in_force = site.world.releases.look()
+    planner = Planner(site.world.fleets(in_force.committed).view(), VersionHolds())
+    held = {
+        (plan.cluster.id, each.component, each.subject)
+        for plan in planner.plan(EVENING)
+        for each in plan.decisions
+        if each.changes and each.held
+    }
+    free = {
+        (plan.cluster.id, each.component, each.subject)
+        for plan in planner.plan(EVENING)
+        for each in plan.decisions
+        if each.changes and not each.held
+    }
+    published: list[VersionUpdate] = []
+    publish = site.world.bus.publish
+
+    def catch(topic: str, messages: Any) -> None:
+        if topic == VersionUpdate.TOPIC:
+            published.extend(VersionUpdate.parse(each.data) for each in messages)
+        else:
+            publish(topic, messages)
+
+    site.world.bus.publish = catch  # type: ignore[method-assign]
+    site.checks(EVENING)
+    sent = {(update.cluster, each.component, each.subject) for update in published for each in update.updates}
+    assert held
+    assert sent == free
