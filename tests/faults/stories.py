@@ -804,8 +804,8 @@ def roll_out(site: Site) -> None:
 
 
 def approves(site: Site, rollout: str, stage: str) -> None:
-    """Somebody approves what is shown; where that has changed since it was counted, they look again."""
-    for _ in range(2):
+    """Somebody approves what is shown; where that has changed since it was counted, or could not be counted just now, they look again."""
+    for _ in range(3):
         word = {"stage": stage, "impact": shown_impact(site, rollout)}
         answer = site.client("POST", f"/v1.0/rollouts/{rollout}/control/approve", json=word)
         if answer.status != 409 or "ImpactChanged" not in json.dumps(answer.body):
