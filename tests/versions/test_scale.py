@@ -100,13 +100,13 @@ FAILING = [down, forbidden, odd, silent]
 class Scale(Fleet):
     """Gardens behind Cluster documents, and functions that start anew with each message."""
 
-    def __init__(self, fleets: int, clusters: int, failing: int = 0) -> None:
+    def __init__(self, fleets: int, clusters: int, failing: int = 0, *beside: dict[str, Any]) -> None:
         super().__init__()
         self.now = NOON
         names = [f"garden-{number:03}" for number in range(fleets)]
         spec = {"provider": "gardener", "access": {"kubeconfig": {"name": "gardens"}}}
         documents = [{"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": spec} for name in names]
-        self.commits(*documents, adopted=False)
+        self.commits(*documents, *beside, adopted=False)
         self.gardens = {name: garden_of(name, clusters) for name in names}
         self.failing = (
             {name: FAILING[number % len(FAILING)] for number, name in enumerate(names[:: max(1, fleets // failing)][:failing])}
@@ -198,6 +198,23 @@ def test_what_a_check_reads_does_not_grow_with_its_history() -> None:
             site.applies(updates)
         calls.append(reads)
     assert max(calls[6:]) <= calls[1]
+
+
+def test_a_delivery_for_some_fleets_forgets_no_cluster_of_the_others() -> None:
+    stages = [{"name": "first", "clusters": {"names": ["garden-000", "garden-001"]}}]
+    waves = {
+        "apiVersion": "hullmark.dev/v1",
+        "kind": "Rollout",
+        "metadata": {"name": "waves"},
+        "spec": {"change": "versions", "stages": stages},
+    }
+    site = Scale(TOGETHER + 4, 2, 0, waves, cloud_profile([{"version": "1.28.1"}]), shoot("s", "1.28.1"))
+    site.checks()
+    known = site.world.sightings.read(site.now).clusters
+    assert len(known) == (TOGETHER + 4) * 2 + 1
+    site.now += timedelta(hours=2)
+    site.checks()
+    assert site.world.sightings.read(site.now).clusters == known, "what each runs, and since when"
 
 
 def test_a_fleet_that_fails_is_one_line_and_the_others_go_on() -> None:
