@@ -8,8 +8,10 @@ from typing import Any
 import functions_framework
 import pytest
 
+from functions.api.buttons import buttons
 from functions.api.page import ticked
 from local import steps
+from shared.work import rollouts
 from tests.api.conftest import FrontDoor
 from tests.api.test_rolling import Rolling, in_words
 from tests.rollouts.rolling import CANARY, HALF
@@ -153,6 +155,12 @@ def test_a_reader_sees_the_buttons_disabled_with_the_reason_and_is_refused_anywa
 def test_a_button_that_a_rollout_does_not_have_is_a_page_that_says_so(rolling: Rolling, waiting: str, path: str, status: int) -> None:
     answer = rolling.door.get(f"/rollouts/{waiting}/{path}")
     assert (answer.status_code, answer.mimetype) == (status, "text/html")
+
+
+def test_a_rollout_for_versions_has_no_way_back_and_so_no_button_for_it(rolling: Rolling, waiting: str) -> None:
+    status = rollouts.shown(rolling.door.world.rollouts.get(waiting), rolling.door.world, rolling.door.now)
+    assert [button.verb for button in buttons(status)] == ["approve", "pause", "revert"]
+    assert "revert" not in [button.verb for button in buttons(status.model_copy(update={"change": "versions"}))]
 
 
 def test_an_unknown_rollout_is_a_page_too(door: FrontDoor) -> None:
