@@ -289,6 +289,15 @@ class Fleet(Protocol):
 
 
 @runtime_checkable
+class SaysWhy(Protocol):
+    """A fleet whose provider keeps what became of an update."""
+
+    def why_failed(self, name: str, step: VersionStep) -> str:
+        """What the provider says of the last such update, where it has failed; else empty. Raises Refused and Unavailable."""
+        ...
+
+
+@runtime_checkable
 class FleetAtOnce(Protocol):
     """A fleet that moves several versions of a cluster with one write, so that all of them go or none."""
 

@@ -220,7 +220,8 @@ def _take(step: VersionStep, fleet: Fleet, cluster: FleetCluster) -> Outcome:
     """One step: asked as a dry run first, so that what the provider refuses changes nothing."""
     try:
         if fleet.apply(cluster.id, step, dry_run=True) and fleet.apply(cluster.id, step):
-            return _outcome(step, "changed", message=f"{step.current} → {step.to}")
+            begun = "UpdateBegun" if cluster.asked_for else ""
+            return _outcome(step, "changed", begun, f"{step.current} → {step.to}")
         return _outcome(step, "changed", "AlreadyDone", f"{step.to} was reached by an earlier delivery")
     except ClusterError as error:
         return _not_taken(step, error)

@@ -19,7 +19,7 @@ import functions_framework
 from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
-from shared.domain.actions import UNREADABLE, ActionRequest, Plan, action_id
+from shared.domain.actions import UNREADABLE, ActionRequest, Plan
 from shared.domain.names import UPDATE_VERSIONS
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.domain.versions.catalogue import CloudProfile
@@ -35,6 +35,7 @@ from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
+from shared.work.provider_failures import attempt, given_up
 from shared.work.version_holds import version_holds
 from shared.world import World
 
@@ -87,6 +88,8 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
         plans = waves.cleared(plans, world, now, forced=check.force_window)
     while batch := list(itertools.islice(plans, BATCH)):
         notices = [notice for plan in batch for notice in due(plan, profile_of(plan, planner), now)]
+        if not check.dry_run:
+            notices += given_up(batch, fleets, sent, revision, world, now)
         updates = issued(check, batch, world, revision.number if revision else 0, now, tally)
         send(updates, [] if check.dry_run else notices, sent, world, now, tally)
     if not check.dry_run:
@@ -198,7 +201,7 @@ def attempts(plan: ClusterPlan, steps: list[VersionStep], now: datetime) -> Iter
     content = "" if opening else hashlib.sha256(" ".join(f"{step.key}={step.current}>{step.to}" for step in steps).encode()).hexdigest()
     began = opening or now.replace(hour=0, minute=0, second=0, microsecond=0)
     for number in range(1, 50):
-        yield action_id(f"versions/{plan.cluster.full_name}/{content}/{number}", began)
+        yield attempt(plan.cluster, number, began, content)
 
 
 def in_order(pending: list[Decision]) -> list[VersionStep]:

@@ -82,6 +82,35 @@ class EksInsight(_Answer):
     insight_status: EksInsightStatus = Field(alias="insightStatus")
 
 
+class EksParameter(_Answer):
+    """Of an update: what it sets."""
+
+    type: str = ""
+    value: str = ""
+
+
+class EksUpdateError(_Answer):
+    """Of an update that failed."""
+
+    code: str = Field(default="", alias="errorCode")
+    message: str = Field(default="", alias="errorMessage")
+
+
+class EksUpdate(_Answer):
+    """Of DescribeUpdate."""
+
+    id: str = ""
+    status: str
+    type: str = ""
+    created: datetime = Field(alias="createdAt")
+    params: tuple[EksParameter, ...] = ()
+    errors: tuple[EksUpdateError, ...] = ()
+
+    def leads_to(self, version: str) -> bool:
+        """Whether it was to move to this version."""
+        return self.type == "VersionUpdate" and any(each.type == "Version" and each.value == version for each in self.params)
+
+
 class EksVersion(_Answer):
     """Of DescribeClusterVersions. The older `status` says the same in lower case."""
 

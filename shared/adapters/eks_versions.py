@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
-from shared.adapters.eks_answers import EksCluster, EksInsight, EksNodeGroup, EksVersion, read
+from shared.adapters.eks_answers import EksCluster, EksInsight, EksNodeGroup, EksUpdate, EksVersion, read
 from shared.domain.documents.access import EKS_NAME
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
@@ -124,6 +124,17 @@ class EksVersions:
         else:
             self._call("update_cluster_version", name=self._eks_name, version=wanted, **known)
         return True
+
+    def why_failed(self, name: str, step: VersionStep) -> str:
+        """What EKS says of its newest update to a step's version."""
+        place = {"name": self._eks_name} | ({"nodegroupName": step.pool} if step.pool else {})
+        ids = [each for page in self._pages("list_updates", "updateIds", named=False, **place) for each in page]
+        answers = (self._call("describe_update", updateId=each, **place).get("update") for each in ids)
+        updates = [read(EksUpdate, answer, f"an update of cluster {self._eks_name}") for answer in answers]
+        newest = max((each for each in updates if each.leads_to(_minor(step.to))), key=lambda each: each.created, default=None)
+        if newest is None or newest.status not in ("Failed", "Cancelled"):
+            return ""
+        return "; ".join([f"EKS update {newest.id}: {newest.status}", *(f"{each.code}: {each.message}" for each in newest.errors)])
 
     def _must_be_idle(self, about: EksCluster, step: VersionStep, wanted: str) -> None:
         busy = about.status != "ACTIVE"

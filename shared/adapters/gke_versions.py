@@ -99,6 +99,14 @@ class GkeVersions:
             self._call("update_master", name=self._path, master_version=step.to)
         return True
 
+    def why_failed(self, name: str, step: VersionStep) -> str:
+        """What GKE says of its newest operation of a step's kind."""
+        kind, place = ("UPGRADE_NODES", f"{self._path}/nodePools/{step.pool}") if step.pool else ("UPGRADE_MASTER", self._path)
+        listed = self._call("list_operations", parent=self._location).operations
+        ours = [each for each in listed if each.operation_type.name == kind and each.target_link.endswith(place)]
+        newest = max(ours, key=lambda each: str(each.start_time), default=None)
+        return f"GKE {newest.name}: {newest.error.message}" if newest is not None and newest.error.message else ""
+
     def _describe(self) -> Any:
         return self._call("get_cluster", name=self._path)
 

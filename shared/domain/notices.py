@@ -93,7 +93,7 @@ VERSION_EXPIRED = NoticeKind(
 )
 VERSION_UPDATED = NoticeKind(
     "version.updated",
-    "A version was updated.",
+    "A version was updated; with the code `UpdateBegun`, EKS or GKE has accepted the update and works on it.",
     ["version_apply"],
     "the cluster",
     "`cluster`, `fleet`, `action`, `component`, `subject`, `image`, `from`, `to`, `kind`, `reason` (why it was due); `outcome`, "
@@ -101,8 +101,8 @@ VERSION_UPDATED = NoticeKind(
 )
 VERSION_FAILED = NoticeKind(
     "version.failed",
-    "A version could not be updated, or its cluster is gone.",
-    ["version_apply"],
+    "A version could not be updated, its cluster is gone, or the provider gave the update up (`ProviderUpdateFailed`).",
+    ["version_apply", "version_check"],
     "the cluster",
     "as for `version.updated`",
 )

@@ -33,6 +33,7 @@ from shared.ports import (
     FleetAtOnce,
     ObjectStore,
     Refused,
+    SaysWhy,
     Stale,
     Unavailable,
     Workers,
@@ -220,6 +221,11 @@ class Guarded:
         with expecting_anything():
             return self._fleet.apply(name, step, dry_run=dry_run)
 
+    def why_failed(self, name: str, step: VersionStep) -> str:
+        """What the provider says of the last such update, where it has failed; else empty. Raises Refused and Unavailable."""
+        with expecting_anything():
+            return self._fleet.why_failed(name, step) if isinstance(self._fleet, SaysWhy) else ""
+
 
 class GuardedAtOnce(Guarded):
     """One that moves several versions with one write."""
@@ -332,6 +338,11 @@ class Fleets:
             with expecting_anything():
                 self._opened[name] = guarded(self._opener(name, spec))
         return self._opened[name]
+
+    def why_failed(self, cluster: FleetCluster, step: VersionStep) -> str:
+        """What the provider says of the last such update, where it has failed; else empty. Raises Refused and Unavailable."""
+        fleet = self._open(cluster.fleet)
+        return fleet.why_failed(cluster.id, step) if isinstance(fleet, SaysWhy) else ""
 
     def find(self, name: str, fleet: str | None = None) -> tuple[Fleet, FleetCluster] | None:
         """The fleet that has a cluster of this id, and the cluster read anew. Of the documents, only its Shoot is read.

@@ -153,6 +153,8 @@ class FakeEks:
         self.insights: list[dict[str, Any]] = []
         self.updates: dict[str, dict[str, Any]] = {}
         self.tokens: dict[str, str] = {}
+        self.places: dict[str, str] = {}
+        """By update, its node group (empty: the control plane)."""
         self.wanted: dict[str, str] = {}
         """By node group (empty: the control plane), the version that an update leads to."""
         self.serve("DescribeCluster", lambda _: (200, {"cluster": self.cluster}))
@@ -162,6 +164,7 @@ class FakeEks:
         self.serve("ListInsights", self.list_insights)
         self.serve("UpdateClusterVersion", self.update)
         self.serve("UpdateNodegroupVersion", self.update_group)
+        self.serve("ListUpdates", lambda asked: (200, {"updateIds": self.updates_of(asked.get("nodegroupName", ""))}))
         self.serve("DescribeUpdate", lambda asked: self.describe_update(asked["updateId"]))
 
     def serve(self, name: str, answer: Callable[[dict[str, Any]], Answer]) -> None:
@@ -221,11 +224,22 @@ class FakeEks:
         there["status"] = "UPDATING"
         params = [{"type": "Version", "value": asked.get("version", there["version"])}]
         params += [{"type": "ReleaseVersion", "value": asked["releaseVersion"]}] if "releaseVersion" in asked else []
-        update = {"id": f"u{len(self.updates) + 1}", "status": "InProgress", "type": "VersionUpdate", "params": params, "errors": []}
-        self.updates[update["id"]] = update  # type: ignore[index]
-        self.tokens[token] = update["id"]  # type: ignore[assignment]
-        self.wanted[place] = update["id"]  # type: ignore[assignment]
+        update: dict[str, Any] = {
+            "id": f"u{len(self.updates) + 1}",
+            "status": "InProgress",
+            "type": "VersionUpdate",
+            "params": params,
+            "errors": [],
+        }
+        update["createdAt"] = 1795300000 + len(self.updates)
+        self.updates[update["id"]] = update
+        self.tokens[token] = update["id"]
+        self.places[update["id"]] = place
+        self.wanted[place] = update["id"]
         return 200, {"update": update}
+
+    def updates_of(self, place: str) -> list[str]:
+        return [each for each, where in self.places.items() if where == place]
 
     def describe_update(self, name: str) -> Answer:
         return (200, {"update": self.updates[name]}) if name in self.updates else unknown(name)
@@ -307,7 +321,8 @@ class FakeGke:
         self.serve(f"GET /v1/{PLACE}/serverConfig", container_v1.ServerConfig, lambda: (200, config))
         self.serve(f"POST {NAME}:updateMaster", container_v1.Operation, self.update, container_v1.UpdateMasterRequest)
         self.serve(f"PUT {NAME}/nodePools/a", container_v1.Operation, self.update_pool, container_v1.UpdateNodePoolRequest)
-        self.serve(f"GET /v1/{PLACE}/operations/(.*)", container_v1.Operation, lambda name: (200, self.operations[name]))
+        listed = lambda: (200, {"operations": list(self.operations.values())})  # noqa: E731
+        self.serve(f"GET /v1/{PLACE}/operations", container_v1.ListOperationsResponse, listed)
 
     def serve(self, pattern: str, shape: Any, answer: Callable[..., Answer], asked: Any = None) -> None:
         """A route whose answers, and requests, are messages of the API."""
@@ -329,13 +344,15 @@ class FakeGke:
             self.service.broken.append(f"{where}: {wrong}")
 
     def update(self, body: dict[str, Any]) -> Answer:
-        return self.begun("UPGRADE_MASTER", lambda: self.cluster.update(currentMasterVersion=body["masterVersion"]))
+        return self.begun("UPGRADE_MASTER", "", lambda: self.cluster.update(currentMasterVersion=body["masterVersion"]))
 
     def update_pool(self, body: dict[str, Any]) -> Answer:
         pool = self.cluster["nodePools"][0]
-        return self.begun("UPGRADE_NODES", lambda: pool.update(version=body["nodeVersion"], config={"imageType": body["imageType"]}))
+        return self.begun(
+            "UPGRADE_NODES", "/nodePools/a", lambda: pool.update(version=body["nodeVersion"], config={"imageType": body["imageType"]})
+        )
 
-    def begun(self, kind: str, done: Callable[[], None]) -> Answer:
+    def begun(self, kind: str, place: str, done: Callable[[], None]) -> Answer:
         if self.pending:
             message = f"Cluster is running incompatible operation {next(iter(self.pending))}."
             return 400, {"error": {"code": 400, "message": message, "status": "FAILED_PRECONDITION"}}
@@ -344,7 +361,8 @@ class FakeGke:
             "name": name,
             "operationType": kind,
             "status": "RUNNING",
-            "selfLink": f"https://x/{PLACE}/operations/{name}",
+            "targetLink": f"https://container.googleapis.com{NAME}{place}",
+            "startTime": f"2026-11-21T22:0{len(self.operations)}:00Z",
         }
         self.pending[name] = done
         self.cluster["status"] = "RECONCILING"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +266,33 @@ def test_every_delivery_of_an_update_carries_the_same_token_and_every_update_its
     assert all(len(token) == 32 for token in tokens)
 
 
+def test_an_update_that_eks_gave_up_is_told_of_once_with_its_words(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    site.checks(EVENING.replace(minute=10))
+    assert not site.notices("version.failed")
+    eks.fail("InsufficientFreeAddresses", "the subnets have no free addresses")
+    for minute in (20, 30, 50):
+        site.checks(EVENING.replace(minute=minute))
+    (failed,) = [each for each in site.notices("version.failed") if each["component"] == "controlPlane"]
+    assert (failed["fleet"], failed["cluster"], failed["code"]) == ("prod", "eks/prod", "ProviderUpdateFailed")
+    assert failed["message"] == "EKS update u1: Failed; InsufficientFreeAddresses: the subnets have no free addresses"
+    asked = len([call for call, _ in eks.service.asked if call == "POST /clusters/prod/updates"])
+    assert asked == 1
+    site.checks(EVENING + timedelta(days=1))
+    assert len([call for call, _ in eks.service.asked if call == "POST /clusters/prod/updates"]) == 2
+
+
+def test_an_update_that_eks_carried_out_is_no_failure(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    eks.finish()
+    site.checks(EVENING.replace(minute=20))
+    eks.finish()
+    site.checks(EVENING.replace(minute=40))
+    assert not site.notices("version.failed")
+
+
 def test_a_node_group_that_is_not_well_is_refused_with_its_words(eks: FakeEks) -> None:
     eks.cluster["version"] = "1.32"
     issue = {"code": "AccessDenied", "message": "the node role is gone", "resourceIds": []}
@@ -428,6 +455,15 @@ def test_what_gke_works_on_holds_everything_and_what_is_broken_the_control_plane
     gke.cluster |= {"status": "RUNNING"}
     (cluster,) = gke_fleet(gke).clusters()
     assert cluster.health.healthy is True
+
+
+def test_an_operation_that_gke_gave_up_is_told_of_with_its_words(gke: FakeGke, site: Site) -> None:  # noqa: F811
+    gke_site(site, gke, **WINDOW)
+    site.checks(EVENING)
+    gke.fail("the zone has no capacity")
+    site.checks(EVENING.replace(minute=20))
+    (failed,) = [each for each in site.notices("version.failed") if each["component"] == "controlPlane"]
+    assert failed["message"] == "GKE operation-1: the zone has no capacity"
 
 
 def test_a_node_pool_without_a_version_is_an_odd_answer(gke: FakeGke) -> None:

@@ -21,6 +21,7 @@ VERSIONS = Group(
         "shared/work/deferrals.py",
         "shared/work/holds.py",
         "shared/work/version_holds.py",
+        "shared/work/provider_failures.py",
         "functions/version_apply/",
         "functions/version_check/",
     ),
@@ -84,6 +85,9 @@ VERSIONS = Group(
             "updates can't be put off like that: a deferral has a reason, and ends in the future, within 90 days", "correct it"
         ),
         # what became of a step
+        "UpdateBegun": Reason(
+            "EKS or GKE has accepted the update and works on it: until it is through, everything else waits (`UpdateRunning`)"
+        ),
         "AlreadyDone": Reason("an earlier delivery of the same message moved the version"),
         "CredentialsBindingMissing": Reason(
             "the Shoot names a SecretBinding, which its next version forbids, and no CredentialsBinding leads to the same Secret",
@@ -96,6 +100,10 @@ VERSIONS = Group(
         "AmbiguousCluster": Reason(
             "the update names no fleet and several have a cluster of this name; none of them was changed",
             "wait for the next check, which names the fleet",
+        ),
+        "ProviderUpdateFailed": Reason(
+            "the provider accepted the update and did not carry it out; the message has its words. The next window tries again",
+            "put right what it says",
         ),
         "Stopped": Reason("the action was stopped before this step", "wait for the next check, or retry"),
     },

@@ -177,8 +177,16 @@ def read_shoot(document: Document, problems: list[Problem]) -> FleetCluster:
         maintain="maintain" in (operation.strip() for operation in operations),
         deleting=metadata.text("deletionTimestamp") is not None,
         labels={key: str(value) for key, value in metadata.inner("labels").data.items()},
+        running=shoot_running(document.data),
         health=shoot_health(document.data),
     )
+
+
+def shoot_running(shoot: Mapping[str, Any]) -> str:
+    """What Gardener works on, by a Shoot's last operation; empty: nothing. Without one nobody says."""
+    operation = _mapping(_mapping(shoot.get("status")).get("lastOperation"))
+    working = operation.get("state") in ("Processing", "Pending")
+    return f"{operation.get('type')} {operation.get('state')}" if working else ""
 
 
 def shoot_health(shoot: Mapping[str, Any]) -> Health:

@@ -1,0 +1,113 @@
+"""Updates that a provider accepted and did not carry out: told once, with its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from shared.domain.actions import action_id
+from shared.domain.notices import VERSION_FAILED
+from shared.domain.outcomes import Outcome
+from shared.domain.versions.clusters import FleetCluster, VersionStep
+from shared.domain.versions.decisions import Decision, Update
+from shared.domain.versions.notices import Due
+from shared.domain.versions.plans import ClusterPlan, updates_of
+from shared.ledger.fleets import Fleets
+from shared.ledger.notices import Sent
+from shared.ledger.records import RecordUnreadable
+from shared.ledger.revisions import Revision
+from shared.ports import ClusterError
+from shared.world import World
+
+ATTEMPTS = 50
+"""Most actions that one opening of a window has."""
+UPDATE_FAILED = "ProviderUpdateFailed"
+
+
+def attempt(cluster: FleetCluster, number: int, began: datetime, content: str = "") -> str:
+    """The id of the n-th action for a cluster in the opening of its window that began then."""
+    return action_id(f"versions/{cluster.full_name}/{content}/{number}", began)
+
+
+def failed_updates(plan: ClusterPlan, fleets: Fleets, world: World, now: datetime) -> Iterator[Due]:
+    """The updates that were begun in the cluster's last opening, and that are due as before although its provider rests.
+
+    A Shoot has the version at once that is asked for; EKS and GKE have it when they are through.
+    """
+    cluster = plan.cluster
+    due = {f"{each.component}/{each.subject}": each for each in updates_of(plan.decisions)}
+    if not cluster.asked_for or cluster.running or not due:
+        return
+    for action, outcome in _begun(cluster, world, now):
+        decision = due.get(outcome.subject)
+        if decision is not None and outcome.outcome == "changed" and outcome.message.startswith(_move(decision)):
+            yield _told(cluster, decision, action, _words(cluster, decision, fleets))
+
+
+def given_up(plans: Iterable[ClusterPlan], fleets: Fleets, sent: Sent, revision: Revision | None, world: World, now: datetime) -> list[Due]:
+    """The notices of what providers gave up that are not out yet; waves stop there."""
+    told: list[Due] = []
+    for plan in plans:
+        fresh = [notice for notice in failed_updates(plan, fleets, world, now) if not sent.knows(notice.key, notice.fleet)]
+        stop_waves(plan.cluster, fresh, revision, world, now)
+        told += fresh
+    return told
+
+
+def stop_waves(cluster: FleetCluster, notices: Iterable[Due], revision: Revision | None, world: World, now: datetime) -> None:
+    """Keep what failed as version_apply does, so that waves stop there."""
+    told = [notice.data for notice in notices]
+    if not told:
+        return
+    from shared.domain.waves.decisions import line_of  # few updates fail
+    from shared.domain.waves.sightings import Failure
+    from shared.work.waves import tried_and_failed
+
+    lines = {line_of(each["component"], each["subject"], each["image"]): Failure(each["to"], now, each["message"]) for each in told}
+    tried_and_failed(cluster.full_name, lines, revision, world, now)
+
+
+def _begun(cluster: FleetCluster, world: World, now: datetime) -> Iterator[tuple[str, Outcome]]:
+    """What the actions of the last opening did, with their ids."""
+    opening = cluster.window.last_before(now + timedelta(seconds=1))
+    for number in range(1, ATTEMPTS if opening else 1):
+        action = attempt(cluster, number, opening[0]) if opening else ""
+        if world.actions.shown(action) is None:
+            return
+        try:
+            ended = world.actions.outcome(action)
+        except RecordUnreadable:
+            continue
+        yield from ((action, outcome) for outcome in (ended.outcomes if ended else ()))
+
+
+def _move(decision: Decision) -> str:
+    return f"{decision.current} → {decision.outcome.to if isinstance(decision.outcome, Update) else ''}"
+
+
+def _words(cluster: FleetCluster, decision: Decision, fleets: Fleets) -> str:
+    to = decision.outcome.to if isinstance(decision.outcome, Update) else ""
+    try:
+        step = VersionStep(decision.component, decision.subject, decision.current or "", to, decision.image)
+        words = fleets.why_failed(cluster, step)
+    except ClusterError as error:
+        words = f"the provider's words cannot be read: {error}"
+    return words or "the provider does not say why"
+
+
+def _told(cluster: FleetCluster, decision: Decision, action: str, words: str) -> Due:
+    data = {
+        "cluster": cluster.id,
+        "fleet": cluster.fleet,
+        "action": action,
+        "component": decision.component,
+        "subject": decision.subject,
+        "image": decision.image,
+        "from": decision.current,
+        "to": decision.outcome.to if isinstance(decision.outcome, Update) else None,
+        "outcome": "failed",
+        "code": UPDATE_FAILED,
+        "message": words,
+    }
+    key = VERSION_FAILED.id(f"{action}/{decision.component}/{decision.subject}")
+    return Due(key, VERSION_FAILED.type, cluster.full_name, data)
