@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -52,9 +52,9 @@ class FleetVersions:
     """Which versions are taken instead of those that have not qualified in earlier stages."""
 
     @classmethod
-    def of(cls, fleets: Fleets, revision: int = 0) -> FleetVersions:
-        """Look at these fleets now."""
-        return cls(fleets.view(), fleets.unreachable, revision)
+    def of(cls, fleets: Fleets, revision: int = 0, left: Callable[[], float] | None = None) -> FleetVersions:
+        """Look at these fleets now; for so many seconds at most, where that is said."""
+        return cls(fleets.view(left), fleets.unreachable, revision)
 
     def held_by(self, holds: VersionHolds) -> FleetVersions:
         """The same fleet, with what holds its updates back."""
@@ -168,6 +168,6 @@ def committed_versions(world: World, *, live: bool) -> FleetVersions:
         raise Rejected(NO_REVISION)
     declared = revision.policies.clusters if live else {}
     fleets = Fleets(world.store, revision.gardener, declared, world.open_fleet, world.workers)
-    seen = FleetVersions.of(fleets, revision.number)
+    seen = FleetVersions.of(fleets, revision.number, world.time_left())
     waves = standing(revision, seen.fleet, fleets.troubles, world, world.clock(), keep=False) if versions_rollouts(revision) else None
     return seen.held_by(version_holds(seen.fleet.fleets, in_force, world)).in_waves(waves)
