@@ -9,6 +9,7 @@ from itertools import islice
 
 from msgspec import structs
 
+from shared.domain.documents.access import Outdated
 from shared.domain.documents.kinds import RolloutSpec
 from shared.domain.rollouts.progress import Progress, Said
 from shared.domain.versions.decisions import Update
@@ -116,7 +117,8 @@ def standing(
     looks = _looks(revision, view, specs.values())
     answered = view.fleets.keys() if listed is None else listed
     silent = {each.subject: each.message for each in troubles}
-    update = _Update(looks, answered, {DOCUMENTS, *revision.policies.clusters}, silent, now)
+    held = {name for name, spec in revision.policies.clusters.items() if not isinstance(spec, Outdated) and spec.provider != "none"}
+    update = _Update(looks, answered, {DOCUMENTS, *held}, silent, now)
     sighted = world.sightings.change(update, now) if keep else world.sightings.imagine(update, now)
     started = started_rollouts(world, specs)
     unseen = bool(update.declared - answered - update.silent.keys()) and now - sighted.begun < SETTLES

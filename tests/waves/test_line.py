@@ -179,6 +179,16 @@ def test_a_rollout_ends_with_its_document(site: Waved) -> None:
     assert site.runs("d", "p") == ["1.30.4", "1.30.4"]
 
 
+def test_a_cluster_of_no_provider_keeps_nobody_waiting(site: Waved) -> None:
+    nodes_only = {"apiVersion": "hullmark.dev/v1", "kind": "Cluster", "metadata": {"name": "bare"}, "spec": {"access": {"inCluster": {}}}}
+    fleet_of(site, nodes_only, document=rollout([{**STAGES[0], "soak": "5m"}]))
+    site.begun()
+    site.night(0)
+    site.night(0, 10)
+    site.night(0, 20)
+    assert site.runs("d", "p") == ["1.30.4", "1.30.4"]
+
+
 def test_a_plan_says_what_holds_each_version_and_which_one_is_taken_instead(site: Waved) -> None:
     fleet_of(site)
     site.begun()
