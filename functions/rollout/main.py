@@ -60,7 +60,7 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
         return watch_over(progress, world, now)
     if not busy(progress, world):
         progress = placed(entered(progress, world, now), world, now, last=last)
-    looks = Looks(progress, world)
+    looks = Looks(progress, world, last=last)
     progress, facts = look(progress, facts_of(progress, world, now), looks, world, now)
     while (further := stepped(progress.id, facts, looks, world, now)) != progress:
         progress, facts = look(further, facts_of(further, world, now), looks, world, now)

@@ -21,10 +21,21 @@ from shared.world import World
 class Looks:
     """What the clusters say in one step, of what a rollout looks at: nothing is asked twice."""
 
-    def __init__(self, rollout: Progress, world: World) -> None:
-        self._rollout, self._world = rollout, world
+    def __init__(self, rollout: Progress, world: World, *, last: bool = True) -> None:
+        self._rollout, self._world, self._last = rollout, world, last
         self._seen: dict[str, Seen] = {}
         self._names: dict[str, set[str]] = {}
+        self._errors: dict[str, ClusterError] = {}
+
+    def before_it_opens(self, cluster: str, names: Collection[str]) -> Seen:
+        """The look that a batch is opened on. Raises ClusterError where the next delivery may get an answer: one busy moment of the API
+        server must not leave a cluster behind.
+        """
+        seen = self.at(cluster, names)
+        error = self._errors.get(cluster)
+        if error is not None and error.retryable and not self._last:
+            raise error
+        return seen
 
     def at(self, cluster: str, names: Collection[str]) -> Seen:
         """What it says of itself, and of the pods of DaemonSets on these nodes."""
@@ -48,6 +59,7 @@ class Looks:
             if about.daemon_sets and isinstance(asked, Workloads):
                 seen = seen._replace(daemon_sets=_joined(seen.daemon_sets or {}, asked.daemon_sets(names)))
         except ClusterError as error:
+            self._errors[cluster] = error
             return seen._replace(daemon_sets=None if about.daemon_sets else {}, error=error.reason, refused=not error.retryable)
         return seen._replace(refused=not seen.whole)
 
@@ -87,13 +99,13 @@ def look(progress: Progress, facts: Facts, looks: Looks, world: World, now: date
 
 def with_baseline(state: Progress, looks: Looks, world: World) -> Progress:
     """The rollout with how the cluster and the nodes of a batch are that it is about to open: the look comes before anything is sent. To a
-    cluster that does not say that nothing is sent.
+    cluster that does not say that nothing is sent. Raises ClusterError where the next delivery may see more.
     """
     if not state.looks or not state.batches or state.batches[-1].back or state.batches[-1].before is not None:
         return state
     batch = state.batches[-1]
     names = world.rollouts.members(state, batch)
-    seen = looks.at(batch.cluster, names)
+    seen = looks.before_it_opens(batch.cluster, names)
     if seen.whole:
         opened = structs.replace(batch, before=baseline(names, seen, _inherited(state, batch, names, world)))
     else:

@@ -301,6 +301,21 @@ def test_a_cluster_that_does_not_say_how_its_pods_are_gets_nothing_and_is_tried_
     assert fleet.status.phase == "done"
 
 
+def test_one_busy_moment_of_the_api_server_leaves_no_cluster_behind(fleet: Rolling) -> None:
+    with_pods(fleet, SOME)
+    refused: list[str] = []
+
+    def busy_once(call: str, _node: str) -> None:
+        if call == "readiness" and not refused:
+            refused.append(call)
+            raise Unavailable("429: too many requests")
+
+    fleet.cluster.before = busy_once
+    fleet.starts()
+    assert refused
+    assert fleet.new() == ["n0", "n1", "n2"]
+
+
 def test_what_counts_is_how_it_was_before_the_first_try_that_was_sent(fleet: Rolling) -> None:
     with_pods(fleet, SOME)
     fleet.cluster.before = refusing("daemon_sets")
