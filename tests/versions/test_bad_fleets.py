@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from functions.version_apply.main import handle as apply
+from shared.adapters.apiserver import Access
+from shared.adapters.gardener import Garden
 from shared.domain.documents.reading import DocumentsRefused, Source
 from shared.domain.site import load
 from shared.domain.versions.clusters import FleetCluster
@@ -163,3 +165,36 @@ def test_a_node_group_without_a_version_is_named_and_its_cluster_left_alone(site
     assert "node group b of cluster prod: version" in told["message"]
     assert eks.service.asked == []
     assert len(sound.asked) == 1
+
+
+class Answering(Garden):
+    """A garden whose answers are these objects."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        super().__init__(lambda: Access("http://127.0.0.1:1"))
+        self.objects = objects
+
+    def _list(self, resource: str) -> Iterator[dict[str, Any]]:
+        yield from (each for each in self.objects if f"{each['kind'].lower()}s" == resource)
+
+    def _shoot(self, _name: str) -> dict[str, Any] | None:
+        return next(self._list("shoots"), None)
+
+
+@pytest.mark.parametrize("field", ["freeze", "timeWindow"])
+def test_a_live_shoot_with_a_mistyped_field_is_left_alone(field: str) -> None:
+    mistyped = shoot(annotations={"hullmark.dev/freeze": "2026-12-32"} if field == "freeze" else {})
+    if field == "timeWindow":
+        mistyped["spec"]["maintenance"]["timeWindow"]["begin"] = "22:00"
+    garden = Answering(mistyped)
+    assert list(garden.clusters()) == []
+    assert field in garden.unreadable["garden/s"]
+    with pytest.raises(Refused, match=field):
+        garden.cluster("garden/s")
+
+
+def test_no_profile_of_the_documents_stands_in_for_a_live_one_that_cannot_be_read(site: Site) -> None:  # noqa: F811
+    opens(site, {"east": Answering(cloud_profile([{"version": "1.28.1"}, {"version": "1.27.3", "expirationDate": "2026-13-01"}]), shoot())})
+    site.commits(garden_document("east"), cloud_profile())
+    view = site.world.fleets(site.world.revisions.get(1)).view()
+    assert view.profile_of(view.clusters["east:garden/s"]) is None
