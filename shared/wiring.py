@@ -17,6 +17,7 @@ from shared.world import Settings, SettingsError, World
 
 if TYPE_CHECKING:
     from shared.adapters.apiserver import Login
+    from shared.adapters.kept import Kept
     from shared.domain.documents.kinds import ClusterSpec
     from shared.work.pod_topology import PodTopology
 
@@ -85,6 +86,7 @@ def _from_environment(publishes: bool) -> World:
 
 def build(settings: Settings, bus: Bus) -> World:
     """The world for these settings around a bus."""
+    from shared.adapters.kept import Kept
     from shared.adapters.store import open_store
     from shared.adapters.threads import Threads
 
@@ -96,7 +98,15 @@ def build(settings: Settings, bus: Bus) -> World:
             opened[name, access] = _open_cluster(access, name, store, settings)
         return opened[name, access]
 
-    return World(store, bus, open_cluster, settings, clock_from(settings), functools.partial(open_fleet, settings), workers=Threads())
+    return World(
+        store,
+        bus,
+        open_cluster,
+        settings,
+        clock_from(settings),
+        functools.partial(open_fleet, settings, catalogues=Kept()),
+        workers=Threads(),
+    )
 
 
 def clock_from(settings: Settings) -> Callable[[], datetime]:
@@ -156,8 +166,11 @@ def _login(way: Kubeconfig | KubeconfigFile | InCluster | Gke | Eks, settings: S
             assert_never(way)
 
 
-def open_fleet(settings: Settings, name: str, spec: ClusterSpec) -> Fleet:
-    """The adapter for the fleet that a Cluster document stands for: a garden, an EKS cluster, a GKE cluster. Raises Refused."""
+def open_fleet(settings: Settings, name: str, spec: ClusterSpec, catalogues: Kept | None = None) -> Fleet:
+    """The adapter for the fleet that a Cluster document stands for: a garden, an EKS cluster, a GKE cluster. Raises Refused.
+
+    `catalogues`: what providers offer in a region, which serves every cluster there.
+    """
     way = spec.access.way if spec.access else None
     match spec.provider, way:
         case "gardener", Kubeconfig() | InCluster():
@@ -167,11 +180,11 @@ def open_fleet(settings: Settings, name: str, spec: ClusterSpec) -> Fleet:
         case "eks", Eks(region=region, name=eks_name, role_arn=role):
             from shared.adapters.eks_versions import EksVersions, client_for
 
-            return EksVersions(name, eks_name, lambda: client_for(region, role), spec)
+            return EksVersions(name, eks_name, lambda: client_for(region, role), spec, catalogues)
         case "gke", Gke(project=project, location=location, name=gke_name):
             from shared.adapters.gke_versions import GkeVersions, client
 
-            return GkeVersions(name, f"projects/{project}/locations/{location}", gke_name, client, spec)
+            return GkeVersions(name, f"projects/{project}/locations/{location}", gke_name, client, spec, catalogues)
         case provider, _:
             raise Refused("ClusterUnknown", f"cluster {name}: provider {provider} cannot be reached by its access")
 

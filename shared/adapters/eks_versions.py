@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
 from shared.adapters.eks_answers import EksCluster, EksInsight, EksNodeGroup, EksUpdate, EksVersion, read
+from shared.adapters.kept import Kept
 from shared.domain.documents.access import EKS_NAME
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
@@ -49,10 +50,12 @@ def client_for(region: str, role: str | None = None) -> Any:
 class EksVersions:
     """`shared.ports.Fleet` with the one cluster `eks/NAME` that a Cluster document stands for."""
 
-    def __init__(self, name: str, eks_name: str, client: Callable[[], Any], spec: ClusterSpec) -> None:
+    def __init__(self, name: str, eks_name: str, client: Callable[[], Any], spec: ClusterSpec, catalogues: Kept | None = None) -> None:
         self.id = f"eks/{name}"
         self._eks_name = eks_name
         self._spec = spec
+        self._catalogues = catalogues or Kept()
+        self._region = spec.access.eks.region if spec.access and spec.access.eks else ""
         self._open = client
         self._client: Any = None
         self._left: Callable[[], float] = lambda: math.inf
@@ -102,10 +105,14 @@ class EksVersions:
         if self._spec.cloud_profile:  # a profile of the documents is meant
             return [], []
         policy = self._describe().upgrade_policy
-        listed = [version for page in self._pages("describe_cluster_versions", "clusterVersions", named=False) for version in page]
-        found = [read(EksVersion, version, "a version of the catalogue") for version in listed]
+        found = self._catalogues.get(("eks", self._region), self._catalogue)
         offered = [Offered(version.version, version.classification, version.end(policy)) for version in found]
         return [CloudProfile(CATALOGUE, tuple(offered), machine_types=(MachineType("node group"),))], []
+
+    def _catalogue(self) -> list[EksVersion]:
+        """What the region offers."""
+        listed = [version for page in self._pages("describe_cluster_versions", "clusterVersions", named=False) for version in page]
+        return [read(EksVersion, version, "a version of the catalogue") for version in listed]
 
     def apply(self, name: str, step: VersionStep, *, dry_run: bool = False) -> bool:
         about = self._describe()

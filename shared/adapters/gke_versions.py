@@ -16,6 +16,7 @@ from typing import Any, Self
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
+from shared.adapters.kept import Kept
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
@@ -39,9 +40,12 @@ def client() -> Any:
 class GkeVersions:
     """`shared.ports.Fleet` with the one cluster `gke/NAME` that a Cluster document stands for."""
 
-    def __init__(self, name: str, location: str, gke_name: str, client: Callable[[], Any], spec: ClusterSpec) -> None:
+    def __init__(
+        self, name: str, location: str, gke_name: str, client: Callable[[], Any], spec: ClusterSpec, catalogues: Kept | None = None
+    ) -> None:
         self.id = f"gke/{name}"
         self._location = location
+        self._catalogues = catalogues or Kept()
         self._path = f"{location}/clusters/{gke_name}"
         self._spec = spec
         self._open = client
@@ -73,7 +77,7 @@ class GkeVersions:
         if self._spec.cloud_profile:  # a profile of the documents is meant
             return [], []
         channel = self._describe().release_channel.channel
-        offered = self._call("get_server_config", name=self._location)
+        offered = self._catalogues.get(("gke", self._location), lambda: self._call("get_server_config", name=self._location))
         mine = next((offer for offer in offered.channels if channel and offer.channel == channel), None)
         versions = mine.valid_versions if mine else offered.valid_master_versions
         return [CloudProfile(self.id, tuple(Offered(version) for version in versions), machine_types=(MachineType("node pool"),))], []

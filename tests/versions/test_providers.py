@@ -24,6 +24,7 @@ from local.cli import main
 from shared import wiring
 from shared.adapters.eks_versions import EksVersions
 from shared.adapters.gke_versions import GkeVersions
+from shared.adapters.kept import Kept
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.clusters import VersionStep
 from shared.ports import Refused, Stale, Unavailable
@@ -48,11 +49,26 @@ def eks(service: Service) -> FakeEks:
     return FakeEks(service)
 
 
-def eks_fleet(eks: FakeEks, **spec: Any) -> EksVersions:
+def eks_fleet(eks: FakeEks, catalogues: Kept | None = None, **spec: Any) -> EksVersions:
     config = Config(retries={"total_max_attempts": 1})
     credentials = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-central-1"}
     declared = ClusterSpec.model_validate(spec)
-    return EksVersions("prod", "prod", lambda: boto3.client("eks", endpoint_url=eks.service.url, config=config, **credentials), declared)
+    client = lambda: boto3.client("eks", endpoint_url=eks.service.url, config=config, **credentials)  # noqa: E731
+    return EksVersions("prod", "prod", client, declared, catalogues)
+
+
+def test_what_a_region_offers_is_asked_for_once_for_all_its_clusters(eks: FakeEks, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue, asked, kept = EksVersions._catalogue, list[str](), Kept()
+
+    def counted(fleet: EksVersions) -> Any:
+        asked.append(fleet.id)
+        return catalogue(fleet)
+
+    monkeypatch.setattr(EksVersions, "_catalogue", counted)
+    access = [{"eks": {"region": region, "name": "prod"}} for region in ("eu-north-1", "eu-north-1", "eu-west-1")]
+    offered = [eks_fleet(eks, kept, provider="eks", access=each).profiles()[0][0].kubernetes for each in access]
+    assert offered[0] == offered[1] == offered[2] != ()
+    assert len(asked) == 2
 
 
 UP = VersionStep("controlPlane", "kubernetes", "1.31", "1.32")
@@ -315,8 +331,8 @@ def test_eks_says_how_a_cluster_is_after_its_update(eks: FakeEks) -> None:
 
 def test_a_profile_that_the_cluster_document_names_goes_before_what_eks_offers(eks: FakeEks, site: Site) -> None:  # noqa: F811
     eks_site(site, eks, **WINDOW)
-    named = {"provider": "eks", "cloudProfile": "eks", "access": {"eks": {"region": "eu-central-1", "name": "prod"}}}
-    assert eks_fleet(eks, **named).profiles() == ([], [])
+    access = {"eks": {"region": "eu-central-1", "name": "prod"}}
+    assert eks_fleet(eks, provider="eks", cloudProfile="eks", access=access).profiles() == ([], [])
 
 
 # --- GKE ------------------------------------------------------------------------------------------------------------------------------

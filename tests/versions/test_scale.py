@@ -171,7 +171,15 @@ def test_ten_thousand_clusters_in_five_hundred_fleets_of_which_twenty_fail() -> 
     site.now += timedelta(minutes=10)
     again, _ = site.checks()
     assert sum(again) < LIMIT, "all deliveries together"
-    assert site.calls["get"] + site.calls["list"] < 15 * 500
+    assert site.calls["get"] + site.calls["list"] < 12 * 500
+
+
+def test_one_delivery_asks_its_fleets_side_by_side() -> None:
+    site = Scale(TOGETHER - 1, 2)
+    site.checks()
+    site.now += timedelta(minutes=10)
+    (seconds,), _ = site.checks()
+    assert seconds < 1.5, "fifteen gardens, three calls each"
 
 
 def test_clusters_that_are_all_due_in_one_window_are_updated_in_its_first_check() -> None:
