@@ -28,6 +28,7 @@ from shared.ports import ONE_BY_ONE, OWNER, Bus, Cluster, ObjectStore, Owner, Re
 
 if TYPE_CHECKING:
     from shared.domain.labels.policies import Policies
+    from shared.ledger.begun import BegunUpdates
     from shared.ledger.fleets import Fleets, Opener
     from shared.ledger.revisions import Revision
     from shared.ledger.rollouts import Rollouts
@@ -252,6 +253,13 @@ class World:
     def deferrals(self) -> Deferrals:
         """Which clusters' updates are put off."""
         return Deferrals(self.store)
+
+    @functools.cached_property
+    def begun(self) -> BegunUpdates:
+        """The updates of versions that providers work on."""
+        from shared.ledger.begun import BegunUpdates
+
+        return BegunUpdates(self.store)
 
     @functools.cached_property
     def pauses(self) -> Pauses:

@@ -17,7 +17,7 @@ from cloudevents.http import CloudEvent
 
 from shared import telemetry, wiring
 from shared.domain.actions import lost_record
-from shared.domain.notices import UPDATE_SKIPPED, VERSION_FAILED, VERSION_UPDATED
+from shared.domain.notices import UPDATE_SKIPPED, VERSION_BEGUN, VERSION_FAILED, VERSION_UPDATED
 from shared.domain.outcomes import Outcome, OutcomeKind
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.clusters import FleetCluster, VersionStep
@@ -38,6 +38,7 @@ from shared.work.version_holds import freezes_in
 from shared.world import World
 
 BUSY = "UpdateRunning"
+BEGUN = "UpdateBegun"
 NOTICES = {"changed": VERSION_UPDATED, "failed": VERSION_FAILED, "skipped": UPDATE_SKIPPED, "missing": VERSION_FAILED}
 """Outcomes that people are told of; that a provider is busy is none."""
 
@@ -112,6 +113,7 @@ def unanswered(task: VersionUpdate, steps: list[VersionStep], error: ClusterErro
 
 def tell(task: VersionUpdate, outcomes: list[Outcome], revision: int, world: World, now: datetime, *, last: bool) -> str:
     """Publish what became of each step. Raises TryAgain where later may help, unless this is the last delivery."""
+    keep_begun(task, [outcome for outcome in outcomes if outcome.reason == BEGUN], world, now)
     waiting = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
@@ -159,6 +161,14 @@ def keep_failures(task: VersionUpdate, outcomes: list[Outcome], revision: Revisi
     steps = {f"{update.component}/{update.subject}": update for update in task.updates}
     lines = {line_of(steps[key].component, steps[key].subject, steps[key].image): (steps[key].to, text) for key, text in failed.items()}
     tried_and_failed(name_of(task), {line: Failure(to, now, text) for line, (to, text) in lines.items()}, revision, world, now)
+
+
+def keep_begun(task: VersionUpdate, outcomes: list[Outcome], world: World, now: datetime) -> None:
+    """Keep what a provider works on, so that version_check tells its end, whatever becomes of the other steps."""
+    for outcome in outcomes:
+        from shared.ledger.begun import BegunUpdate  # Shoots have what is asked for at once
+
+        world.begun.add(BegunUpdate(fleet=task.fleet or "", cluster=name_of(task), at=now, about=notice(task, outcome, now).data))
 
 
 def name_of(task: VersionUpdate) -> str:
@@ -220,7 +230,7 @@ def _take(step: VersionStep, fleet: Fleet, cluster: FleetCluster) -> Outcome:
     """One step: asked as a dry run first, so that what the provider refuses changes nothing."""
     try:
         if fleet.apply(cluster.id, step, dry_run=True) and fleet.apply(cluster.id, step):
-            begun = "UpdateBegun" if cluster.asked_for else ""
+            begun = BEGUN if cluster.asked_for else ""
             return _outcome(step, "changed", begun, f"{step.current} → {step.to}")
         return _outcome(step, "changed", "AlreadyDone", f"{step.to} was reached by an earlier delivery")
     except ClusterError as error:
@@ -265,5 +275,5 @@ def notice(task: VersionUpdate, outcome: Outcome, now: datetime) -> Notice:
         "code": outcome.reason,
         "message": outcome.message,
     }
-    kind = NOTICES[outcome.outcome]
+    kind = VERSION_BEGUN if outcome.reason == BEGUN else NOTICES[outcome.outcome]
     return Notice(id=kind.id(f"{task.action}/{outcome.subject}"), type=kind.type, subject=name_of(task), time=now, data=data)

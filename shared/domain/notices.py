@@ -91,10 +91,17 @@ VERSION_EXPIRED = NoticeKind(
     "the cluster",
     "as for `version.expiring`; `daysLeft` is negative",
 )
+VERSION_BEGUN = NoticeKind(
+    "version.begun",
+    "EKS or GKE has accepted an update and works on it (`UpdateBegun`); its end is told by `version.updated` or `version.failed`.",
+    ["version_apply"],
+    "the cluster",
+    "as for `version.updated`",
+)
 VERSION_UPDATED = NoticeKind(
     "version.updated",
-    "A version was updated; with the code `UpdateBegun`, EKS or GKE has accepted the update and works on it.",
-    ["version_apply"],
+    "A version was updated: the Shoot has it, or EKS or GKE says that it is through.",
+    ["version_apply", "version_check"],
     "the cluster",
     "`cluster`, `fleet`, `action`, `component`, `subject`, `image`, `from`, `to`, `kind`, `reason` (why it was due); `outcome`, "
     "`code` (the outcome's reason), `message`",
@@ -147,6 +154,7 @@ NOTICES = (
     LOSS_HELD,
     VERSION_EXPIRING,
     VERSION_EXPIRED,
+    VERSION_BEGUN,
     VERSION_UPDATED,
     VERSION_FAILED,
     UPDATE_SKIPPED,

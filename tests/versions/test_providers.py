@@ -27,6 +27,7 @@ from shared.adapters.gke_versions import GkeVersions
 from shared.adapters.kept import Kept
 from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.clusters import VersionStep
+from shared.ledger.begun import BegunUpdate
 from shared.ports import Refused, Stale, Unavailable
 from shared.work.versions import committed_versions
 from shared.world import Settings
@@ -307,6 +308,34 @@ def test_an_update_that_eks_carried_out_is_no_failure(eks: FakeEks, site: Site) 
     eks.finish()
     site.checks(EVENING.replace(minute=40))
     assert not site.notices("version.failed")
+
+
+def test_an_update_is_told_as_done_when_eks_is_through_and_only_once(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    site.checks(EVENING.replace(minute=10))
+    (begun,) = site.notices("version.begun")
+    assert (begun["component"], begun["code"]) == ("controlPlane", "UpdateBegun")
+    assert not site.notices("version.updated")
+    eks.finish()
+    for minute in (20, 30):
+        site.checks(EVENING.replace(minute=minute))
+    (through,) = [each for each in site.notices("version.updated") if each["component"] == "controlPlane"]
+    assert (through["fleet"], through["cluster"], through["to"], through["code"]) == ("prod", "eks/prod", begun["to"], "")
+    assert {each.about["component"] for each in site.world.begun.of(None)} == {"worker/a", "worker/b"}, "what EKS works on next"
+
+
+def test_what_is_kept_of_an_update_whose_end_nobody_sees_goes_in_time_and_a_torn_one_at_once(site: Site) -> None:  # noqa: F811
+    about = {"action": "a", "component": "controlPlane", "subject": "kubernetes", "image": "", "from": "1.31", "to": "1.32"}
+    update = BegunUpdate(fleet="prod", cluster="prod:eks/prod", at=EVENING, about=about)
+    site.world.begun.add(update)
+    site.world.store.create("versions/begun/00/torn.json", b"{")
+    site.commits(cloud_profile([{"version": "1.28.1"}]))
+    site.checks(EVENING + timedelta(days=29))
+    assert site.world.begun.of(None) == [update]
+    assert len(site.world.store.keys("versions/begun/")) == 1
+    site.checks(EVENING + timedelta(days=31))
+    assert site.world.begun.of(None) == []
 
 
 def test_a_node_group_that_is_not_well_is_refused_with_its_words(eks: FakeEks) -> None:

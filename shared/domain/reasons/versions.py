@@ -21,7 +21,7 @@ VERSIONS = Group(
         "shared/work/deferrals.py",
         "shared/work/holds.py",
         "shared/work/version_holds.py",
-        "shared/work/provider_failures.py",
+        "shared/work/provider_updates.py",
         "functions/version_apply/",
         "functions/version_check/",
     ),

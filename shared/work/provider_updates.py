@@ -1,4 +1,4 @@
-"""Updates that a provider accepted and did not carry out: told once, with its own words."""
+"""What becomes of updates that a provider has accepted: told once, where it gave one up with its own words."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from shared.domain.actions import action_id
-from shared.domain.notices import VERSION_FAILED
+from shared.domain.notices import VERSION_FAILED, VERSION_UPDATED
 from shared.domain.outcomes import Outcome
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.decisions import Decision, Update
+from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.notices import Due
 from shared.domain.versions.plans import ClusterPlan, updates_of
+from shared.domain.versions.semver import parse
+from shared.ledger.begun import BegunUpdate
 from shared.ledger.fleets import Fleets
 from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
@@ -22,6 +25,35 @@ from shared.world import World
 ATTEMPTS = 50
 """Most actions that one opening of a window has."""
 UPDATE_FAILED = "ProviderUpdateFailed"
+NEVER = timedelta(days=30)
+"""An update whose end was not seen for so long is forgotten: its cluster is gone, or went another way."""
+
+
+def carried_out(begun: Iterable[BegunUpdate], view: FleetView) -> list[Due]:
+    """The notices of updates that their providers are through with."""
+    return [_through(update) for update in begun if _is_through(update, view)]
+
+
+def forget_ended(begun: Iterable[BegunUpdate], view: FleetView, world: World, now: datetime) -> None:
+    """Forget the updates whose end is told, and those that nobody will see the end of."""
+    for update in begun:
+        if _is_through(update, view) or now - update.at > NEVER:
+            world.begun.forget(update)
+
+
+def _is_through(update: BegunUpdate, view: FleetView) -> bool:
+    """Whether the cluster rests, and runs what was asked for or something higher."""
+    cluster, about = view.clusters.get(update.cluster), update.about
+    if cluster is None or cluster.running:
+        return False
+    step = VersionStep(about["component"], about["subject"], about["from"], about["to"], about["image"])
+    runs = step.version_in(cluster)
+    return runs is not None and parse(runs).key >= parse(step.to).key
+
+
+def _through(update: BegunUpdate) -> Due:
+    key = VERSION_UPDATED.id("/".join(update.about[name] for name in ("action", "component", "subject")))
+    return Due(key, VERSION_UPDATED.type, update.cluster, update.about | {"code": ""})
 
 
 def attempt(cluster: FleetCluster, number: int, began: datetime, content: str = "") -> str:
