@@ -156,7 +156,7 @@ def test_the_overview_lists_the_whole_and_knows_the_nodes_of_its_clusters(door: 
     page = door.ask("GET", "/").text
     assert page.count(f'href="/actions/{action}"') == 1
     assert f'href="/actions/{door.child(action, "east")}"' not in page
-    assert '<strong>n2</strong> <span class="dim">west</span>' in page
+    assert '<strong>n2</strong></a> <span class="dim">west</span>' in page
     out_of_sync = page.split('id="out-of-sync"')[1].split("</section>")[0]
     assert "<strong>north</strong>" not in out_of_sync  # a cluster is no node
     metrics = door.ask("GET", "/metrics").text

@@ -139,7 +139,7 @@ def test_hullmarks_kinds_are_strict_to_the_line(kind: str, rest: str, expected: 
         hullmark("PodLabelPolicy", "p", {"enabled": True, "topology": [], "extra": ["example.com/x"], "namespaces": {"include": ["a"], "exclude": ["b"]}, "asAnnotations": True}),
         hullmark("Limits", "l", {"removals": {"nodes": 5}, "takeovers": {"nodes": "12.5%"}, "changes": {"nodes": "100%"}}),
         hullmark("Limits", "l", {}),
-        {"apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot", "metadata": {"name": "s", "namespace": "n"}, "spec": {"anything": 1}},
+        {"apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot", "metadata": {"name": "s", "namespace": "n"}, "spec": {"region": "r"}},
     ],
 )  # fmt: skip
 def test_every_field_of_the_contract_is_accepted(document: dict[str, Any]) -> None:

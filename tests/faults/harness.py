@@ -366,7 +366,8 @@ class Site(Cloud):
                 if self._working.calls is None:
                     self.born()
                 return Answer(who, path, 0, None)
-        return Answer(who, path, answer.status_code, answer.get_json(silent=True))
+        page = {"message": answer.text} if answer.mimetype == "text/html" else None
+        return Answer(who, path, answer.status_code, page or answer.get_json(silent=True))
 
     # twins
 
