@@ -259,7 +259,7 @@ class World:
         """The updates of versions that providers work on."""
         from shared.ledger.begun import BegunUpdates
 
-        return BegunUpdates(self.store)
+        return BegunUpdates(self.store, self.workers)
 
     @functools.cached_property
     def pauses(self) -> Pauses:

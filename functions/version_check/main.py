@@ -35,7 +35,7 @@ from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
-from shared.work.provider_updates import attempt, carried_out, forget_ended, given_up
+from shared.work.provider_updates import attempt, carried_out, forget_ended, given_up, through
 from shared.work.version_holds import version_holds
 from shared.world import World
 
@@ -93,9 +93,9 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
         updates = issued(check, batch, world, revision.number if revision else 0, now, tally)
         send(updates, [] if check.dry_run else notices, sent, world, now, tally)
     if not check.dry_run:
-        begun = world.begun.of(check.shard)
-        send([], [*carried_out(begun, view), *(told_of(trouble, now) for trouble in fleets.troubles)], sent, world, now, tally)
-        forget_ended(begun, view, world, now)
+        ended = carried_out(begun := world.begun.of(check.shard), view)
+        send([], [*map(through, ended), *(told_of(trouble, now) for trouble in fleets.troubles)], sent, world, now, tally)
+        forget_ended(begun, ended, world, now)
         if waves:
             waves.ask(world, now)
         sent.forget()

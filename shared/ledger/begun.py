@@ -12,7 +12,7 @@ from typing import Any
 from shared.domain.actions import Record
 from shared.domain.versions.shards import shard_of
 from shared.ledger.records import RecordUnreadable, read_as
-from shared.ports import ObjectStore
+from shared.ports import ONE_BY_ONE, ObjectStore, Workers
 
 BEGUN = "versions/begun/"
 
@@ -37,8 +37,9 @@ class BegunUpdate(Record):
 class BegunUpdates:
     """Those of one store."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, workers: Workers = ONE_BY_ONE) -> None:
         self._store = store
+        self._workers = workers
 
     def add(self, update: BegunUpdate) -> None:
         """A provider has accepted it. Said again, nothing changes."""
@@ -47,8 +48,8 @@ class BegunUpdates:
     def of(self, shard: int | None) -> list[BegunUpdate]:
         """Those of a shard's fleets; of no shard, all. One that can't be read is removed: only a notice hangs on it."""
         found: list[BegunUpdate] = []
-        for key in self._store.keys(BEGUN if shard is None else f"{BEGUN}{shard:02}/"):
-            body = self._store.get(key)
+        keys = self._store.keys(BEGUN if shard is None else f"{BEGUN}{shard:02}/")
+        for key, body in zip(keys, self._workers.each(self._store.get, keys), strict=True):
             try:
                 if body is not None:
                     found.append(read_as(key, body, BegunUpdate.model_validate_json))

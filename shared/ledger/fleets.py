@@ -309,8 +309,10 @@ class Fleets:
 
         `left`: seconds that may be spent; no fleet gets more than FLEET_SECONDS of them.
         """
-        seen = {DOCUMENTS: gardener(document for document in self._documents if document.kind != SHOOT)}
         names = self.of_shard(shard)
+        seen: dict[str, Gardener] = {}
+        if DOCUMENTS not in names:
+            seen[DOCUMENTS] = gardener(document for document in self._documents if document.kind != SHOOT)
         for name, (found, troubles) in zip(names, self._workers.each(lambda name: self._looked_at(name, left), names), strict=True):
             self.troubles += troubles
             if found is not None:

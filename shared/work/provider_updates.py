@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from shared.domain.actions import action_id
@@ -13,7 +13,7 @@ from shared.domain.versions.decisions import Decision, Update
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.notices import Due
 from shared.domain.versions.plans import ClusterPlan, updates_of
-from shared.domain.versions.semver import parse
+from shared.domain.versions.semver import InvalidVersion, parse
 from shared.ledger.begun import BegunUpdate
 from shared.ledger.fleets import Fleets
 from shared.ledger.notices import Sent
@@ -29,31 +29,35 @@ NEVER = timedelta(days=30)
 """An update whose end was not seen for so long is forgotten: its cluster is gone, or went another way."""
 
 
-def carried_out(begun: Iterable[BegunUpdate], view: FleetView) -> list[Due]:
-    """The notices of updates that their providers are through with."""
-    return [_through(update) for update in begun if _is_through(update, view)]
+def carried_out(begun: Iterable[BegunUpdate], view: FleetView) -> list[BegunUpdate]:
+    """Those that their providers are through with."""
+    return [update for update in begun if _is_through(update, view)]
 
 
-def forget_ended(begun: Iterable[BegunUpdate], view: FleetView, world: World, now: datetime) -> None:
+def through(update: BegunUpdate) -> Due:
+    """The notice that a provider is through with an update."""
+    key = VERSION_UPDATED.id("/".join(update.about[name] for name in ("action", "component", "subject")))
+    return Due(key, VERSION_UPDATED.type, update.cluster, update.about | {"code": ""})
+
+
+def forget_ended(begun: Iterable[BegunUpdate], ended: Sequence[BegunUpdate], world: World, now: datetime) -> None:
     """Forget the updates whose end is told, and those that nobody will see the end of."""
     for update in begun:
-        if _is_through(update, view) or now - update.at > NEVER:
+        if update in ended or now - update.at > NEVER:
             world.begun.forget(update)
 
 
 def _is_through(update: BegunUpdate, view: FleetView) -> bool:
-    """Whether the cluster rests, and runs what was asked for or something higher."""
+    """Whether the cluster rests, and runs what was asked for or something higher. What can't be read as a version says nothing."""
     cluster, about = view.clusters.get(update.cluster), update.about
     if cluster is None or cluster.running:
         return False
     step = VersionStep(about["component"], about["subject"], about["from"], about["to"], about["image"])
     runs = step.version_in(cluster)
-    return runs is not None and parse(runs).key >= parse(step.to).key
-
-
-def _through(update: BegunUpdate) -> Due:
-    key = VERSION_UPDATED.id("/".join(update.about[name] for name in ("action", "component", "subject")))
-    return Due(key, VERSION_UPDATED.type, update.cluster, update.about | {"code": ""})
+    try:
+        return runs is not None and parse(runs).key >= parse(step.to).key
+    except InvalidVersion:
+        return False
 
 
 def attempt(cluster: FleetCluster, number: int, began: datetime, content: str = "") -> str:
@@ -79,8 +83,10 @@ def failed_updates(plan: ClusterPlan, fleets: Fleets, world: World, now: datetim
 def given_up(plans: Iterable[ClusterPlan], fleets: Fleets, sent: Sent, revision: Revision | None, world: World, now: datetime) -> list[Due]:
     """The notices of what providers gave up that are not out yet; waves stop there."""
     told: list[Due] = []
-    for plan in plans:
-        fresh = [notice for notice in failed_updates(plan, fleets, world, now) if not sent.knows(notice.key, notice.fleet)]
+    looked_at = [*plans]
+    failed = world.workers.each(lambda plan: [*failed_updates(plan, fleets, world, now)], looked_at)
+    for plan, notices in zip(looked_at, failed, strict=True):
+        fresh = [notice for notice in notices if not sent.knows(notice.key, notice.fleet)]
         stop_waves(plan.cluster, fresh, revision, world, now)
         told += fresh
     return told

@@ -26,9 +26,12 @@ from shared.adapters.eks_versions import EksVersions
 from shared.adapters.gke_versions import GkeVersions
 from shared.adapters.kept import Kept
 from shared.domain.documents.kinds import ClusterSpec
-from shared.domain.versions.clusters import VersionStep
+from shared.domain.versions.clusters import FleetCluster, VersionStep
+from shared.domain.versions.fleets import FleetView
+from shared.domain.versions.profiles import Gardener
 from shared.ledger.begun import BegunUpdate
 from shared.ports import Refused, Stale, Unavailable
+from shared.work.provider_updates import carried_out
 from shared.work.versions import committed_versions
 from shared.world import Settings
 from tests.versions.providers import NAME, PLACE, Answer, FakeEks, FakeGke, Service, insight
@@ -323,6 +326,16 @@ def test_an_update_is_told_as_done_when_eks_is_through_and_only_once(eks: FakeEk
     (through,) = [each for each in site.notices("version.updated") if each["component"] == "controlPlane"]
     assert (through["fleet"], through["cluster"], through["to"], through["code"]) == ("prod", "eks/prod", begun["to"], "")
     assert {each.about["component"] for each in site.world.begun.of(None)} == {"worker/a", "worker/b"}, "what EKS works on next"
+
+
+def test_a_version_that_cant_be_read_ends_no_update_and_stops_no_check() -> None:
+    about = {"action": "a", "component": "controlPlane", "subject": "kubernetes", "image": "", "from": "1.31", "to": "1.32"}
+    update = BegunUpdate(fleet="prod", cluster="prod:gke/prod", at=EVENING, about=about)
+    ends = {}
+    for version in ("newest", "1.31.9", "1.33.1"):
+        cluster = FleetCluster("gke/prod", version, fleet="prod")
+        ends[version] = carried_out([update], FleetView({"prod": Gardener(clusters={cluster.id: cluster})})) == [update]
+    assert ends == {"newest": False, "1.31.9": False, "1.33.1": True}
 
 
 def test_what_is_kept_of_an_update_whose_end_nobody_sees_goes_in_time_and_a_torn_one_at_once(site: Site) -> None:  # noqa: F811
