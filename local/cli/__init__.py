@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from local.cli.output import Exit, Failure, fail
+from local.cli.output import Exit, Failure
 
 COMMANDS = {
     "validate": ("local.cli.documents:validate", "Validate documents: every problem at once, with file and line."),
@@ -91,6 +91,12 @@ def server_first(arguments: Sequence[str]) -> list[str]:
     return words
 
 
+def _fail(error: BaseException, arguments: Sequence[str]) -> int:
+    from local.cli.errors import fail
+
+    return fail(error, arguments)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with the code that its outcome has."""
     arguments = server_first(sys.argv[1:] if argv is None else argv)
@@ -101,13 +107,16 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(ending.code)
     except click.exceptions.Abort:
         sys.exit(130)
+    except click.exceptions.NoArgsIsHelpError as nothing_asked:
+        click.echo(nothing_asked.format_message())
+        sys.exit(0)
     except click.UsageError as error:
         hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
-        sys.exit(fail(Failure("Usage", error.format_message() + hint), arguments))
+        sys.exit(_fail(Failure("Usage", error.format_message() + hint), arguments))
     except click.ClickException as error:
-        sys.exit(fail(Failure("Error", error.format_message()), arguments))
+        sys.exit(_fail(Failure("Error", error.format_message()), arguments))
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:
-        sys.exit(fail(error, arguments))
+        sys.exit(_fail(error, arguments))

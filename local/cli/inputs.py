@@ -1,8 +1,10 @@
-"""What the command reads: documents, filters and node listings, from files, folders and standard input; times."""
+"""What the command reads: documents, filters and node listings, from files, folders and standard input; times.
+
+Commands that need only the options import this too, so models and parsers are imported by what reads.
+"""
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from pydantic import ValidationError
 
 from local.cli.output import Failure
-from shared.domain.documents.reading import Source
-from shared.domain.nodes import HULLMARK
 
 if TYPE_CHECKING:
+    from shared.domain.documents.reading import Source
     from shared.domain.labels.selection import NodeFilter
     from shared.domain.nodes import Node, Owner
 
@@ -85,6 +85,8 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> da
 
 def read_files(names: Sequence[str]) -> list[Source]:
     """Every file that `-f` names, folders walked in sorted order. Raises Failure for what is not there or can't be read."""
+    from shared.domain.documents.reading import Source
+
     return [Source(name, read_bytes(name)) for given in names for name in _expand(given)]
 
 
@@ -93,6 +95,8 @@ def read_collection(names: Sequence[str]) -> list[Source]:
     files by their paths below the folder that they share. So `./site`, `site/`, its absolute path and all its files one by one are the
     same. Raises Failure.
     """
+    from shared.domain.documents.reading import Source
+
     single = [os.path.abspath(name) for name in names if name != "-" and not os.path.isdir(name)]
     shared = os.path.commonpath([os.path.dirname(name) for name in single]) if single else ""
 
@@ -164,6 +168,8 @@ def read_filter(file: str) -> NodeFilter | None:
     """A node filter from a YAML or JSON file, `-` for standard input; null means every node. Raises Failure, and DocumentsRefused for
     what is no YAML.
     """
+    from pydantic import ValidationError
+
     from shared.domain.labels.selection import NodeFilter
 
     value = read_value(file)
@@ -177,7 +183,7 @@ def read_filter(file: str) -> NodeFilter | None:
 class ListedNodes:
     """The nodes in a file that `kubectl get nodes -o json` wrote, in place of a cluster."""
 
-    def __init__(self, nodes: Sequence[Node], owner: Owner = HULLMARK) -> None:
+    def __init__(self, nodes: Sequence[Node], owner: Owner) -> None:
         self.owner = owner
         self._nodes = {node.name: node for node in nodes}
 
@@ -207,6 +213,8 @@ class ListedNodes:
 
 def who() -> str:
     """The person at the keyboard, as the system knows them."""
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,10 +13,11 @@ from local.cli.inputs import documents_option, read_files
 from local.cli.output import ERROR, OK, PENDING, Failure, emit
 from local.manifests.files import ChangedMeanwhile, is_manifest, read_if, replace, walk
 from shared.adapters.files import NotReadable
-from shared.domain.documents.kinds import LabelAliases, parsed
-from shared.domain.documents.reading import DocumentsRefused, read
-from shared.domain.labels.aliases import NEWEST, AliasPair, check_pairs, cluster_version, in_force
+from shared.domain.cluster_versions import NEWEST, cluster_version
 from shared.domain.manifests.findings import BadRenaming, Finding, Renaming, Renamings, examine
+
+if TYPE_CHECKING:
+    from shared.domain.labels.aliases import AliasPair
 
 _INFORMATION = "https://kubernetes.io/docs/reference/labels-annotations-taints/"
 
@@ -103,13 +103,17 @@ def _renamings(pairs: Sequence[str], files: Sequence[str], target: str) -> Renam
             raise Failure("Usage", f"--pair {pair!r}: write it as OLD=NEW")
         declared.append(Renaming(old, new))
     try:
-        return Renamings.from_pairs(in_force(_declared_pairs(files) if files else [], target), declared)
+        return Renamings.from_pairs(_declared_pairs(files, target) if files else (), declared)
     except BadRenaming as error:
         raise Failure("Usage", str(error)) from error
 
 
-def _declared_pairs(files: Sequence[str]) -> list[AliasPair]:
-    """Read the pairs of every LabelAliases document. Raises DocumentsRefused."""
+def _declared_pairs(files: Sequence[str], target: str) -> Sequence[AliasPair]:
+    """Read the pairs of every LabelAliases document that hold at a version. Raises DocumentsRefused."""
+    from shared.domain.documents.kinds import LabelAliases, parsed
+    from shared.domain.documents.reading import DocumentsRefused, read
+    from shared.domain.labels.aliases import check_pairs, in_force
+
     documents, problems = read(read_files(files))
     pairs: list[AliasPair] = []
     for document in documents:
@@ -121,7 +125,7 @@ def _declared_pairs(files: Sequence[str]) -> list[AliasPair]:
             problems += [document.problem(("spec", "pairs", p.index, p.field), p.type, p.message) for p in check_pairs(model.spec.pairs)]
     if problems:
         raise DocumentsRefused(problems)
-    return pairs
+    return in_force(pairs, target)
 
 
 def _in_files(paths: Sequence[str], renamings: Renamings, target: str, write: bool, errors: list[str]) -> Iterator[Located]:
@@ -198,6 +202,8 @@ def sarif(located: Sequence[Located]) -> Mapping[str, Any]:
 
 
 def _result(one: Located) -> dict[str, Any]:
+    from urllib.parse import quote
+
     finding = one.finding
     region = {"startLine": finding.line, "startColumn": finding.column, "endColumn": finding.column + finding.end - finding.start}
     location = {"uri": quote(one.file)}

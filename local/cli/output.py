@@ -1,30 +1,23 @@
-"""What the command prints: one JSON or YAML document, or tables for people; and how errors look."""
+"""What the command prints: one JSON or YAML document, or tables for people.
+
+Every command imports this, `--help` too: what draws tables is imported by the first one.
+"""
 
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from shared.domain.documents.reading import DocumentsRefused
-from shared.domain.rollouts.progress import WrongPhase
-from shared.domain.versions.answers import UnknownFleetCluster
-from shared.ledger.actions import UnknownAction, WrongState
-from shared.ledger.revisions import EmptyStage, NothingStaged, TagStays, UnknownCollection, UnknownRevision, UnknownTag
-from shared.ledger.rollouts import UnknownRollout
-from shared.ports import BusError, ClusterError, StoreError
-from shared.work.intake import Rejected
-from shared.world import SettingsError
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
 OK, ERROR, PENDING, PARTIAL, BLOCKED, STALE = 0, 1, 2, 3, 4, 5
@@ -49,6 +42,8 @@ class Failure(Exception):
 
 def talk() -> Console:
     """For people: stderr, colours only on a terminal without NO_COLOR."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 
@@ -57,6 +52,8 @@ _SHOWN_AT: ContextVar[int | None] = ContextVar("shown_at", default=None)
 
 def tables() -> Console:
     """For data as tables: stdout. On a terminal as wide as it, else as wide as the contents, so that a pipe gets every word."""
+    from rich.console import Console
+
     return Console(highlight=False, width=None if sys.stdout.isatty() else _SHOWN_AT.get() or 10_000)
 
 
@@ -96,78 +93,15 @@ def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
     """A plain table in kubectl's manner: upper-case heads, no frames."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):  # what a row is about is copied whole into the next command; the rest wraps, nothing is cut
         table.add_column(column.upper(), no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table
-
-
-_PLAIN = (
-    StoreError,
-    SettingsError,
-    BusError,
-    WrongState,
-    WrongPhase,
-    UnknownRollout,
-    UnknownRevision,
-    UnknownCollection,
-    UnknownTag,
-    TagStays,
-    EmptyStage,
-    NothingStaged,
-)
-"""Errors whose name is the reason, and whose text says it all."""
-
-
-def fail(error: BaseException, arguments: Sequence[str]) -> int:
-    """Word an error on stderr (and as the one JSON document where json was asked for); the exit code. Unexpected ones are raised again."""
-    wants_json = asked_for_json(arguments)
-    if isinstance(error, DocumentsRefused):
-        listed = refused(error)
-        if wants_json:
-            click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
-        else:
-            for line in problem_lines(listed["errors"]):
-                click.echo(line, err=True)
-        return ERROR
-    reasons = _reasons(error)
-    if wants_json:
-        click.echo(json.dumps({"errors": [{"reason": reason, "message": message} for reason, message in reasons]}, indent=2))
-    for _, message in reasons:
-        click.echo(f"error: {message}", err=True)
-    return ERROR
-
-
-def _reasons(error: BaseException) -> list[tuple[str, str]]:
-    """Reason and message of each thing that an error says. Raises it again where nobody foresaw it."""
-    if isinstance(error, Rejected):
-        return [(problem.reason, problem.message) for problem in error.problems]
-    if isinstance(error, (ClusterError, Failure)):
-        return [(error.reason, str(error))]
-    if isinstance(error, UnknownAction):
-        return [("UnknownAction", f"{error}; `hullmark actions list` shows the existing ones")]
-    if isinstance(error, UnknownFleetCluster):
-        return [("ClusterUnknown", str(error))]
-    if isinstance(error, ModuleNotFoundError) and (extra := extra_of(error.name or "")):
-        return [("MissingExtra", f"{error.name} is not installed: `pipx install 'hullmark[{extra}]'`, or pip, brings it")]
-    if isinstance(error, _PLAIN):
-        return [(type(error).__name__, str(error))]
-    if isinstance(error, OSError) and error.filename:
-        return [("File", f"{error.filename}: {error.strerror}")]
-    raise error
-
-
-def extra_of(module: str) -> str:
-    """The extra of the package that brings a module; empty for what every installation has."""
-    extras = {"boto3": "aws", "botocore": "aws", "google": "gcp"}
-    return extras.get(module.partition(".")[0], "")
-
-
-def refused(error: DocumentsRefused) -> dict[str, Any]:
-    """`validate`'s answer for documents that are refused (docs/command-line.md)."""
-    return {"valid": False, "errors": [problem_json(problem) for problem in error.problems]}
 
 
 def problem_json(problem: Any) -> dict[str, Any]:
@@ -180,9 +114,3 @@ def problem_lines(problems: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     for problem in problems:
         where = ": ".join(str(problem[name]) for name in ("document", "path") if problem[name])
         yield f"{problem['file']}:{problem['line']}: {where + ': ' if where else ''}{problem['message']}"
-
-
-def asked_for_json(arguments: Sequence[str]) -> bool:
-    """Whether `-o json` is among the arguments, in any of its spellings (needed before they are parsed)."""
-    joined = [f"{first}={second}" for first, second in itertools.pairwise(arguments)]
-    return any(word in ("-o=json", "--output=json", "-ojson") for word in (*arguments, *joined))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -70,6 +69,8 @@ def replace(path: str, before: bytes, after: bytes) -> None:
     """Put new bytes in a file's place in one step: a reader sees the old file or the new one. Mode and owner stay; a symbolic link
     stays a link and its target changes. Raises ChangedMeanwhile and OSError; the file is then as it was.
     """
+    import tempfile
+
     real = os.path.realpath(path)
     if not os.access(real, os.W_OK):
         raise PermissionError(13, "the file is read-only", path)

@@ -6,23 +6,16 @@ once and every pair looks at them as they were; a missing primary means the pair
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from shared.domain.cluster_versions import NEWEST as NEWEST
+from shared.domain.cluster_versions import ClusterVersion
+from shared.domain.cluster_versions import cluster_version as cluster_version
 from shared.domain.documents.kinds import AliasPair as AliasPair
 from shared.domain.keys import PROTECTED, key_error
 from shared.domain.nodes import ALIAS_OWNER
-
-ClusterVersion = tuple[int, int, int]
-"""Major, minor, patch. Suffixes (`-gke.5`, `-eks-1a2b`, `-beta.1`, `+k3s1`) say nothing about a pair."""
-
-NEWEST: ClusterVersion = (1 << 31, 0, 0)
-"""Stands for a cluster that does not tell its version: the rules of today."""
-
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\+?(?:\.(\d+))?(?=[-+.]|\Z)")
-
 
 KEP_793: tuple[AliasPair, ...] = (
     AliasPair("beta.kubernetes.io/os", "kubernetes.io/os", ensure_secondary_exists=True, before="1.18"),
@@ -32,12 +25,6 @@ KEP_793: tuple[AliasPair, ...] = (
 )
 """The pairs that hold where no LabelAliases document declares others. Until 1.17 the beta keys were the primaries and the GA keys followed;
 from 1.18 the GA keys are the primaries, and a beta key that somebody removed stays removed."""
-
-
-def cluster_version(text: str) -> ClusterVersion:
-    """Read `v1.17.3-gke.5`, `1.18`, `1.17+`. What says no version (empty, unknown) counts as the newest."""
-    match = _VERSION.match(text.strip())
-    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else NEWEST
 
 
 def oldest(versions: Iterable[str]) -> str:

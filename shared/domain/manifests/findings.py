@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from shared.domain.labels.aliases import AliasPair, check_pairs, cluster_version
-from shared.domain.manifests.places import Hit, Verdict
-from shared.domain.manifests.templates import NOT_A_MANIFEST, read_template
-from shared.domain.manifests.trees import Judged, read_document
+from shared.domain.cluster_versions import cluster_version
+from shared.domain.manifests.places import NOT_A_MANIFEST, Hit, Judged, Verdict
+
+if TYPE_CHECKING:
+    from shared.domain.labels.aliases import AliasPair
 
 FLOOR = "1.15"
 """Below it nothing is rewritten (KEP-793): nodes of older clusters may not carry the new keys."""
@@ -93,7 +94,7 @@ class Renamings:
     def of(cls, declared: Iterable[Renaming] = ()) -> Renamings:
         """Kubernetes' own renamings and the declared ones, which win. Raises BadRenaming."""
         declared = list(declared)
-        problems = [f"{r.old}={r.new}: {p.message}" for r in declared for p in check_pairs([AliasPair(r.new, r.old)])]
+        problems = list(_wrong(declared)) if declared else []
         by_old = {renaming.old: renaming for renaming in KUBERNETES}
         seen: dict[str, str] = {}
         for renaming in declared:
@@ -148,6 +149,15 @@ class Renamings:
         return "" if cluster_version(target) >= cluster_version(since) else f"nodes of {target} may not carry it yet: from {since}"
 
 
+def _wrong(declared: Iterable[Renaming]) -> Iterator[str]:
+    """What is wrong with declared renamings. What an alias pair is comes with the documents' models, which few runs need."""
+    from shared.domain.labels.aliases import AliasPair, check_pairs
+
+    for renaming in declared:
+        for problem in check_pairs([AliasPair(renaming.new, renaming.old)]):
+            yield f"{renaming.old}={renaming.new}: {problem.message}"
+
+
 def _spelled(key: str) -> str:
     """A key as files write it: plain, in a JSON pointer (`~1`), in JSON with an escaped slash."""
     return re.escape(key).replace("/", r"(?:/|~1|\\/)")
@@ -174,6 +184,9 @@ def examine(data: bytes, renamings: Renamings, *, target: str = "", manifest: bo
 
 def _judge(text: str, hits: Sequence[Hit], renamings: Renamings) -> list[Judged]:
     """Judge document by document, reading only those that hold a hit: as YAML where it is YAML, else as a template."""
+    from shared.domain.manifests.templates import read_template
+    from shared.domain.manifests.trees import read_document
+
     starts = [0, *(match.start() for match in _DOCUMENT.finditer(text) if match.start()), len(text)]
     by_document: dict[int, list[Hit]] = {}
     for hit in hits:

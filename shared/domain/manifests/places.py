@@ -47,6 +47,9 @@ class Place:
     kind: str = ""
 
 
+Judged = tuple[Hit, Verdict]
+
+NOT_A_MANIFEST = Verdict("report", "not a manifest: look, and change it by hand if nodes are selected by it")
 UNKNOWN_PLACE = Verdict("unknown", "nothing here says that nodes are selected by it: look, and change it by hand if so")
 TAINT = Verdict("report", "a taint's key, not a label: it changes with the taint on the nodes")
 CSI_NODE = Verdict("report", "CSINode is written by the kubelet for the driver: it changes when the driver names the new key")

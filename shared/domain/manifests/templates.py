@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.domain.manifests.places import LINE_END, UNKNOWN_PLACE, Hit, Place, Verdict, judge, judge_pointer
-from shared.domain.manifests.trees import EMBEDDED, PROSE, Judged, both_keys
+from shared.domain.manifests.places import LINE_END, UNKNOWN_PLACE, Hit, Judged, Place, Verdict, judge, judge_pointer
+from shared.domain.manifests.trees import EMBEDDED, PROSE, both_keys
 
 _ACTION = re.compile(r"\{\{(?P<body>.*?)\}\}", re.DOTALL)
 _WORD = re.compile(r"-?\s*(\w+)")
@@ -45,7 +45,6 @@ _DOCUMENT_START = re.compile(r"---(?=\s|\Z)")
 _ANCHOR = re.compile(r"(?:\A|[\s:,\[{-])&([^\s,\[\]{}]+)")
 _ALIAS = re.compile(r"(?:^|[\s:,\[{-])\*([^\s,\[\]{}]+)", re.MULTILINE)
 
-NOT_A_MANIFEST = Verdict("report", "not a manifest: look, and change it by hand if nodes are selected by it")
 _IN_ACTION = Verdict("report", "inside a template's expression: look, and change it by hand if nodes are selected by it")
 _VERSIONED_BRANCH = Verdict("report", "in a branch that asks for the cluster's version: it may be meant for old clusters")
 _ALIASED = Verdict("report", "an anchor of a template, and its aliases can't be followed: change it by hand")

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from shared.domain.manifests.places import UNKNOWN_PLACE, Hit, Place, Verdict, judge, judge_pointer, pointer_names
+from shared.domain.manifests.places import UNKNOWN_PLACE, Hit, Judged, Place, Verdict, judge, judge_pointer, pointer_names
 
-Judged = tuple[Hit, Verdict]
 Reader = Callable[[str], list[Judged]]
 """How to read a text that stands inside this one (an inline patch)."""
 
