@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -11,7 +12,7 @@ import click
 
 from local.cli.cloud import service
 from local.cli.inputs import accept_options, documents_option, now_option, read_collection, read_files, record_now_option
-from local.cli.output import ERROR, Failure, emit, grid, output_option, problem_json, problem_lines, talk
+from local.cli.output import ERROR, Failure, emit, grid, output_option, output_option_and, problem_json, problem_lines, talk
 from local.cli.service import CommittedSummary, RevisionSummary
 from shared.domain.documents.reading import Problem, as_stream
 from shared.domain.labels.comparison import KeyDifference, RevisionDiff
@@ -29,12 +30,22 @@ NAMED = 10
 @documents_option
 @click.option("--previous", multiple=True, metavar="FILE|DIR", help="The documents before the change, to validate an update.")
 @now_option
-@output_option
+@output_option_and("sarif", "github")
 def validate(files: tuple[str, ...], previous: tuple[str, ...], now: datetime, form: str) -> int:
-    """Validate documents: every problem at once, with file, line, document and path."""
+    """Validate documents: every problem at once, with file, line, document and path.
+
+    `-o sarif` is for code scanning, `-o github` puts each problem beside its line in a pull request (workflow commands).
+    """
     if not files:
         raise Failure("Usage", "nothing to validate: give -f FILE, a folder, or - for standard input")
-    problems, warnings = check(read_files(files), previous=read_files(previous), now=now)
+    sources = read_files(files)
+    problems, warnings = check(sources, previous=read_files(previous), now=now)
+    if form in ("sarif", "github"):
+        from local.cli.annotations import Finding, github, sarif
+
+        findings = [*(Finding("error", problem) for problem in problems), *(Finding("warning", warning) for warning in warnings)]
+        click.echo("\n".join(github(findings, sources)) if form == "github" else json.dumps(sarif(findings, sources), indent=2))
+        return ERROR if problems else 0
     answer = {
         "valid": not problems,
         "errors": [problem_json(problem) for problem in problems],

@@ -180,41 +180,21 @@ def _summary(located: Sequence[Located], written: bool) -> str:
 def sarif(located: Sequence[Located]) -> Mapping[str, Any]:
     """SARIF 2.1.0, one rule per old key; what can be rewritten carries its fix. Columns count Unicode characters."""
     rules = {one.finding.old: one.finding.new for one in located}
-    return {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "hullmark migrate",
-                        "rules": [
-                            {"id": old, "shortDescription": {"text": f"{old} is now {new}"}, "helpUri": _INFORMATION}
-                            for old, new in sorted(rules.items())
-                        ],
-                    }
-                },
-                "columnKind": "unicodeCodePoints",
-                "results": [_result(one) for one in located],
-            }
-        ],
-    }
+    from local.cli.sarif import log
+
+    told = [{"id": old, "shortDescription": {"text": f"{old} is now {new}"}, "helpUri": _INFORMATION} for old, new in sorted(rules.items())]
+    return log("hullmark migrate", told, [_result(one) for one in located])
 
 
 def _result(one: Located) -> dict[str, Any]:
-    from urllib.parse import quote
+    from local.cli.sarif import location, result
 
     finding = one.finding
     region = {"startLine": finding.line, "startColumn": finding.column, "endColumn": finding.column + finding.end - finding.start}
-    location = {"uri": quote(one.file)}
-    result: dict[str, Any] = {
-        "ruleId": finding.old,
-        "level": "warning" if finding.action == "rewrite" else "note",
-        "message": {"text": f"{finding.old} is now {finding.new}: {finding.why}"},
-        "locations": [{"physicalLocation": {"artifactLocation": location, "region": region}}],
-    }
+    level = "warning" if finding.action == "rewrite" else "note"
+    told = result(finding.old, level, f"{finding.old} is now {finding.new}: {finding.why}", one.file, region)
     if finding.action == "rewrite":
         replacement = {"deletedRegion": region, "insertedContent": {"text": finding.replacement}}
-        changes = [{"artifactLocation": location, "replacements": [replacement]}]
-        result["fixes"] = [{"description": {"text": f"Write {finding.new}"}, "artifactChanges": changes}]
-    return result
+        changes = [{"artifactLocation": location(one.file), "replacements": [replacement]}]
+        told["fixes"] = [{"description": {"text": f"Write {finding.new}"}, "artifactChanges": changes}]
+    return told

@@ -70,8 +70,13 @@ def captured_for(width: int) -> Iterator[io.StringIO]:
 
 def output_option(command: F) -> F:
     """`-o table|json|yaml`."""
-    choice = click.Choice(["table", "json", "yaml"])
-    return click.option("-o", "--output", "form", type=choice, default="table", show_default=True, help="Output format.")(command)
+    return output_option_and()(command)
+
+
+def output_option_and(*more: str) -> Callable[[F], F]:
+    """The same with forms that only some commands have."""
+    choice = click.Choice(["table", "json", "yaml", *more])
+    return click.option("-o", "--output", "form", type=choice, default="table", show_default=True, help="Output format.")
 
 
 def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:

@@ -12,7 +12,7 @@ import click
 
 from local.cli.cloud import service
 from local.cli.inputs import LISTING_BYTES, ListedNodes, documents_option, read_bytes, read_files, read_filter
-from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option
+from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option_and
 from shared.domain.documents.reading import Source, read_nodes
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.selection import names_listed
@@ -32,7 +32,7 @@ from shared.world import Settings
 @click.option("--adopt", is_flag=True, help="Plan what `hullmark relabel --adopt` would do.")
 @click.option("--summary", is_flag=True, help="How many nodes each key changes on, in place of the nodes.")
 @click.option("--out", metavar="FILE", help="Save the plan for `hullmark relabel --plan FILE`.")
-@output_option
+@output_option_and("markdown")
 def plan(
     files: tuple[str, ...],
     nodes_file: str | None,
@@ -48,6 +48,8 @@ def plan(
 ) -> int:
     """Show what would change on which node, and why. Without -f: for the newest committed revision, released or not.
 
+    `-o markdown` is a comment for a pull request: removals first, by change, with the nodes folded.
+
     Exit code 2: changes are pending; 4: none are, but a node can't be brought in sync.
     """
     if released and (files or nodes_file or server_version):
@@ -58,7 +60,11 @@ def plan(
     answer = planned.model_dump(mode="json")
     if out:
         Path(out).write_text(json.dumps(answer, indent=2) + "\n")
-    if summary:
+    if form == "markdown":
+        from local.cli.markdown import plan_markdown
+
+        click.echo("\n".join(plan_markdown(planned)))
+    elif summary:
         emit(form, planned.summary(), lambda: _summary_lines(planned))
     else:
         emit(form, answer, lambda: _plan_lines(planned))

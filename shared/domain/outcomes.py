@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -24,6 +25,8 @@ class Before(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
     value: str
     holders: list[str] = []
+    at: datetime | None = Field(default=None, exclude_if=lambda at: at is None)
+    """When the last of the holders last changed a field of the node, where that was asked for: the label was written then, or before."""
 
 
 NOTHING_WRITTEN = "dry run: nothing was written"
