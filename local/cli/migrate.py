@@ -179,9 +179,9 @@ def _summary(located: Sequence[Located], written: bool) -> str:
 
 def sarif(located: Sequence[Located]) -> Mapping[str, Any]:
     """SARIF 2.1.0, one rule per old key; what can be rewritten carries its fix. Columns count Unicode characters."""
-    rules = {one.finding.old: one.finding.new for one in located}
     from local.cli.sarif import log
 
+    rules = {one.finding.old: one.finding.new for one in located}
     told = [{"id": old, "shortDescription": {"text": f"{old} is now {new}"}, "helpUri": _INFORMATION} for old, new in sorted(rules.items())]
     return log("hullmark migrate", told, [_result(one) for one in located])
 
