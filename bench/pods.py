@@ -23,7 +23,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,9 @@ def gunicorn(kube: KubeApiserver, target: str, source: Path, environment: dict[s
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     files = f"--certfile={kube.folder}/server.crt", f"--keyfile={kube.folder}/server.key"
-    command = [str(Path(sys.executable).parent / "gunicorn"), f"--bind=127.0.0.1:{port}", "--worker-class=gthread", "--threads=16",
-               "--keep-alive=120", *files, f'functions_framework:create_app("{target}", "{source}")']  # fmt: skip
+    command = [str(Path(sys.executable).parent / "gunicorn"), f"--bind=127.0.0.1:{port}",
+               "--worker-class=functions.pod_binding.serving.Worker", "--threads=16", "--keep-alive=120", *files,
+               f'functions_framework:create_app("{target}", "{source}")']  # fmt: skip
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment},
@@ -119,7 +120,12 @@ def gunicorn(kube: KubeApiserver, target: str, source: Path, environment: dict[s
         yield port, process.pid
     finally:
         process.terminate()
-        process.wait(10)
+        began = time.monotonic()
+        with suppress(subprocess.TimeoutExpired):  # figures are not lost for a stop that takes long: it is one of them
+            process.wait(60)
+        print(f"{target} stopped in {time.monotonic() - began:.1f} s", file=sys.stderr)
+        process.kill()
+        process.wait()
 
 
 def _ready(kube: KubeApiserver, port: int) -> bool:
@@ -275,7 +281,7 @@ def main() -> None:
             "rss_mib": {name: rss_mib(pid) for name, (_, pid) in served.items()} | {"nodes": asked.nodes},
             "cache_mib_per_10000_nodes": cached_memory(),
         }
-    print(json.dumps(answer, indent=2))
+        print(json.dumps(answer, indent=2), flush=True)
 
 
 if __name__ == "__main__":

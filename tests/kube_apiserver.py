@@ -64,7 +64,7 @@ class KubeApiserver:
         self.folder = Path(tempfile.mkdtemp(prefix="hullmark-kube-", dir=shm if os.access(shm, os.W_OK) else None))
         self._processes: list[subprocess.Popen[bytes]] = []
         self._reaper: subprocess.Popen[bytes] | None = None
-        self._pki = _Pki(self.folder, bare_ca)
+        self._pki = Pki(self.folder, bare_ca)
         self.tokens = {"admin": uuid.uuid4().hex, "nobody": uuid.uuid4().hex}
         self.url = self.etcd = ""
 
@@ -435,7 +435,7 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-class _Pki:
+class Pki:
     """A CA, the server's certificate, the admin's, and the service-account key, as files in `folder`."""
 
     def __init__(self, folder: Path, bare: bool) -> None:

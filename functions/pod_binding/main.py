@@ -2,7 +2,8 @@
 
 A line is logged for what a person should see, not for each binding: they come by the thousand, and each pod shows what it got.
 
-in   HTTP   AdmissionReview (admission.k8s.io/v1); the path names the cluster, `/` the default one; GET asks for readiness
+in   HTTP   AdmissionReview (admission.k8s.io/v1); the path names the cluster, `/` the default one; GET asks for readiness, or with
+            `/livez` whether anybody answers at all
 out  HTTP   AdmissionReview with a JSON patch
 """
 
@@ -17,6 +18,8 @@ from shared import telemetry, wiring
 from shared.domain.pods.copying import Additions, MalformedReview, Placement, answer, patch, read_review
 from shared.work.pod_topology import PodTopology
 
+ALIVE = "/livez"
+"""Answered whatever the store and the cluster do: a restart would not bring them back, and takes what is kept in memory."""
 LONGEST = 1.5
 """Seconds within which an answer is on its way: the manifest's timeout is 2 s."""
 SHARE = 0.75
@@ -27,6 +30,8 @@ SHARE = 0.75
 def pod_binding(request: flask.Request) -> flask.typing.ResponseReturnValue:
     """Entry point: decode, hand over, encode."""
     started = time.monotonic()
+    if request.method == "GET" and request.path == ALIVE:
+        return {"alive": True}
     topology, cluster = wiring.pod_topology(), request.path.strip("/") or "default"
     if request.method == "GET":
         ready = topology.ready(cluster)

@@ -132,6 +132,20 @@ def test_an_audit_entry_tells_what_its_response_shows_and_who_did_it(method: str
     assert change.labels == {"kubernetes.io/os": "linux", "rack": "r1"}
 
 
+@pytest.mark.parametrize("path", ["core/v1/nodes", "core/v1/nodes/"])
+def test_a_created_nodes_audit_entry_may_leave_the_name_to_its_response(path: str) -> None:
+    change = read_event(audit("io.k8s.core.v1.nodes.create", resourceName=path, response=NODE), {"cluster": "named"})
+
+    assert isinstance(change, NodeChange)
+    assert (change.name, change.kind, change.uid, change.labels) == ("n1", "added", "7c3a", NODE["metadata"]["labels"])
+
+
+@pytest.mark.parametrize("response", [{}, {"kind": "Status"}, {"metadata": {"name": "../n1"}}, {"metadata": {"name": ["n1"]}}])
+def test_an_audit_entry_that_names_no_node_anywhere_is_refused(response: dict[str, Any]) -> None:
+    with pytest.raises(UnreadableEvent):
+        read_event(audit("io.k8s.core.v1.nodes.create", resourceName="core/v1/nodes", response=response), {})
+
+
 def test_the_labels_of_an_audit_entrys_request_are_a_patch_and_not_the_nodes_labels() -> None:
     change = read_event(audit("io.k8s.core.v1.nodes.patch", request={"metadata": {"labels": {"rack": "r9"}}}), {"cluster": "named"})
 

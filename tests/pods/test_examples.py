@@ -105,6 +105,7 @@ def test_the_examples_objects_are_what_the_api_server_takes(gate_on: Real) -> No
     kinds = {
         "Namespace": "/api/v1/namespaces",
         "ServiceAccount": "/api/v1/namespaces/default/serviceaccounts",
+        "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
         "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         "Deployment": "/apis/apps/v1/namespaces/default/deployments",
@@ -124,9 +125,14 @@ def test_the_examples_policy_is_valid_and_its_secret_and_service_are_the_ones_mo
     with pytest.raises(SystemExit) as ended:
         main(["validate", "-f", str(EXAMPLE / "policy.yaml")])
     assert ended.value.code == 0, capsys.readouterr()
-    documents = {d["kind"]: d for d in yaml.safe_load_all((EXAMPLE / "in-cluster.yaml").read_text())}
+    written = list(yaml.safe_load_all((EXAMPLE / "in-cluster.yaml").read_text()))
+    documents = {d["kind"]: d for d in written}  # of several, the last
     pod = documents["Deployment"]["spec"]["template"]["spec"]
     assert pod["volumes"][0]["secret"]["secretName"] == documents["Certificate"]["spec"]["secretName"]
     assert documents["Certificate"]["spec"]["dnsNames"] == ["pod-binding.hullmark.svc"]
     assert (documents["Service"]["metadata"]["name"], documents["Service"]["metadata"]["namespace"]) == ("pod-binding", "hullmark")
+    (authority,) = [d["spec"] for d in written if d["kind"] == "Certificate" and d["spec"].get("isCA")]
+    assert authority["privateKey"]["rotationPolicy"] == "Never"
+    assert documents["Issuer"]["spec"]["ca"]["secretName"] == authority["secretName"]
+    assert pod["priorityClassName"] == documents["PriorityClass"]["metadata"]["name"]
     assert documents["Service"]["spec"]["selector"] == documents["Deployment"]["spec"]["selector"]["matchLabels"]

@@ -84,6 +84,8 @@ BINDING_RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1
 ALL = ["pods/binding", "bindings", "pods"]
 NOT_SYSTEM = {"matchExpressions": [{"key": NAMESPACE_KEY, "operator": "NotIn", "values": ["kube-system"]}]}
 NOT_MARKED = {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}
+NOT_HOOKS = {"matchExpressions": [{"key": NAMESPACE_KEY, "operator": "NotIn", "values": ["kube-system", "hooks"]}]}
+IN_HOOKS = {"clientConfig": {"service": {"namespace": "hooks", "name": "pod-binding"}, "caBundle": "LS0t"}}
 OPTED_IN = {"matchLabels": {"topology": "on"}}
 
 REFUSED: list[tuple[str, dict[str, Any], set[str]]] = [
@@ -95,6 +97,9 @@ REFUSED: list[tuple[str, dict[str, Any], set[str]]] = [
     ("Fail that reaches kube-system", {"failurePolicy": "Fail", "namespaceSelector": NOT_MARKED}, {"FailOnKubeSystem"}),
     ("Fail without kube-system", {"failurePolicy": "Fail", "namespaceSelector": NOT_SYSTEM}, {"FailScoped"}),
     ("Fail where opted in", {"failurePolicy": "Fail", "namespaceSelector": OPTED_IN}, {"FailScoped"}),
+    ("Fail that reaches the webhook itself", {"failurePolicy": "Fail", "namespaceSelector": NOT_SYSTEM, **IN_HOOKS}, {"FailOnItself"}),
+    ("Fail beside the webhook itself", {"failurePolicy": "Fail", "namespaceSelector": NOT_HOOKS, **IN_HOOKS}, {"FailScoped"}),
+    ("Ignore that reaches the webhook itself", {"namespaceSelector": NOT_SYSTEM, **IN_HOOKS}, set()),
     ("a long timeout", {"timeoutSeconds": 10}, {"LongTimeout"}),
     ("no timeout means ten seconds", {"timeoutSeconds": ...}, {"LongTimeout"}),
     ("three seconds are borne", {"timeoutSeconds": 3}, set()),

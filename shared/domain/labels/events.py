@@ -161,10 +161,10 @@ def _audit(entry: Mapping[str, Any], cluster: str) -> NodeChange | Ignored:
         return Ignored("NoChange", f"{method or 'no method'} changes no node's metadata")
     if code := _part(payload, "status").get("code"):
         return Ignored("CallFailed", f"{method} failed with code {code}: nothing changed")
-    path = str(payload.get("resourceName") or "").split("/")
-    if "nodes" not in path[:-1]:
-        raise UnreadableEvent(f"{method}: resourceName {payload.get('resourceName')!r} names no node")
-    name, *below = path[path.index("nodes") + 1 :]
+    response = _part(payload, "response")
+    name, below = _named(str(payload.get("resourceName") or ""), response)
+    if not name:
+        raise UnreadableEvent(f"{method}: resourceName {payload.get('resourceName')!r} names no node, and neither does the response")
     if below:
         return Ignored("NotTheNodeItself", f"{method} of {'/'.join(below)}, not of the node itself")
     request = payload.get("request")
@@ -173,11 +173,19 @@ def _audit(entry: Mapping[str, Any], cluster: str) -> NodeChange | Ignored:
     gke = None if cluster else _gke(_part(_part(entry, "resource"), "labels"))
     agent = str(_part(payload, "requestMetadata").get("callerSuppliedUserAgent") or "").partition("/")[0]
     manager = agent or str(_part(payload, "authenticationInfo").get("principalEmail") or "") or None
-    response = _part(payload, "response")
     if kind != "deleted" and _part(response, "metadata").get("uid"):
         told = _from_object(kind, cluster, response, method)
         return told.model_copy(update={"gke": gke, "manager": manager}) if isinstance(told, NodeChange) else told
     return NodeChange(cluster=cluster, gke=gke, name=name, kind=kind, manager=manager)
+
+
+def _named(path: str, response: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The node that a resourceName means, and the parts of it below. A create's may end at `nodes`; the server answers the name."""
+    parts = path.rstrip("/").split("/")
+    if "nodes" not in parts:
+        return "", []
+    name, *below = parts[parts.index("nodes") + 1 :] or [str(_part(response, "metadata").get("name") or "")]
+    return name, below
 
 
 def _gke(labels: Mapping[str, Any]) -> GkeName:

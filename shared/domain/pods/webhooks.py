@@ -263,8 +263,22 @@ def _fail_system(case: Case) -> str | None:
     return "failurePolicy Fail reaches kube-system: the pods that would bring the webhook back can't bind either; exclude it, or set Ignore"
 
 
+def _home(case: Case) -> str:
+    """The namespace of the service that answers; empty for a URL."""
+    return str(((case.webhook.get("clientConfig") or {}).get("service") or {}).get("namespace") or "")
+
+
+def _fail_on_itself(case: Case) -> str | None:
+    home = _home(case)
+    if not (home and case.fails and (case.binds or case.covers("pods")) and case.selects(home)):
+        return None
+    return (
+        f"failurePolicy Fail selects {home}, where the webhook itself runs: once it is down, its own pods can't come back; exclude {home}"
+    )
+
+
 def _fail_scoped(case: Case) -> str | None:
-    if not (case.binds and case.fails and case.scoped) or case.selects("kube-system"):
+    if not (case.binds and case.fails and case.scoped) or case.selects("kube-system") or _fail_on_itself(case):
         return None
     return "failurePolicy Fail: pods of the selected namespaces don't bind while the webhook is down; labels are not worth that, set Ignore"
 
@@ -338,6 +352,7 @@ CHECKS: Sequence[tuple[str, Literal["error", "warning"], Judge]] = (
     ("ObjectSelectorOnBinding", "error", _object_selector),
     ("FailUnscoped", "error", _fail_everywhere),
     ("FailOnKubeSystem", "error", _fail_system),
+    ("FailOnItself", "error", _fail_on_itself),
     ("FailScoped", "warning", _fail_scoped),
     ("LongTimeout", "error", _long_timeout),
     ("NoCA", "error", _no_ca),

@@ -13,6 +13,10 @@ PODS = Group(
         "ObjectSelectorOnBinding": Reason("an objectSelector looks at the Binding, which has no labels", "select by namespace"),
         "FailUnscoped": Reason("failurePolicy Fail in every namespace: while the webhook is down, no pod binds", "set Ignore"),
         "FailOnKubeSystem": Reason("failurePolicy Fail reaches kube-system", "exclude kube-system, or set Ignore"),
+        "FailOnItself": Reason(
+            "failurePolicy Fail selects the namespace that the webhook runs in: once it is down, its own pods can't come back",
+            "exclude that namespace, or set Ignore",
+        ),
         "FailScoped": Reason("failurePolicy Fail in some namespaces; a warning", "set Ignore"),
         "LongTimeout": Reason("a hanging webhook would delay every binding", "set a short timeoutSeconds"),
         "NoCA": Reason("the API server can't verify the webhook", "add caBundle, or let cert-manager inject it"),
