@@ -180,7 +180,7 @@ def open_fleet(settings: Settings, name: str, spec: ClusterSpec, catalogues: Kep
         case "eks", Eks(region=region, name=eks_name, role_arn=role):
             from shared.adapters.eks_versions import EksVersions, client_for
 
-            return EksVersions(name, eks_name, lambda: client_for(region, role), spec, catalogues)
+            return EksVersions(name, eks_name, lambda service: client_for(service, region, role), spec, catalogues)
         case "gke", Gke(project=project, location=location, name=gke_name):
             from shared.adapters.gke_versions import GkeVersions, client
 

@@ -58,6 +58,7 @@ class EksNodeGroup(_Answer):
 
     version: str
     status: str
+    release_version: str = Field(default="", alias="releaseVersion")
     ami_type: str = Field(default="", alias="amiType")
     health: EksHealth = EksHealth()
 
@@ -106,9 +107,16 @@ class EksUpdate(_Answer):
     params: tuple[EksParameter, ...] = ()
     errors: tuple[EksUpdateError, ...] = ()
 
-    def leads_to(self, version: str) -> bool:
-        """Whether it was to move to this version."""
-        return self.type == "VersionUpdate" and any(each.type == "Version" and each.value == version for each in self.params)
+    def leads_to(self, kind: str, version: str) -> bool:
+        """Whether it was to move to this `Version` or `ReleaseVersion`."""
+        return self.type == "VersionUpdate" and any((each.type, each.value) == (kind, version) for each in self.params)
+
+
+class SsmParameter(_Answer):
+    """Of Systems Manager's GetParametersByPath."""
+
+    name: str = Field(alias="Name")
+    value: str = Field(alias="Value")
 
 
 class EksVersion(_Answer):

@@ -21,11 +21,11 @@ class Kept:
         self._answers: dict[Hashable, tuple[float, Any]] = {}
         self._asking: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
 
-    def get(self, key: Hashable, ask: Callable[[], T]) -> T:
+    def get(self, key: Hashable, ask: Callable[[], T], minutes: float = MINUTES) -> T:
         """The answer to a question, at most so old."""
         with self._asking[key]:
             at, answer = self._answers.get(key, (0.0, None))
-            if key not in self._answers or self._monotonic() - at > MINUTES * 60:
+            if key not in self._answers or self._monotonic() - at > minutes * 60:
                 answer = ask()
                 self._answers[key] = self._monotonic(), answer
             found: T = answer

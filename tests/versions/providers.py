@@ -1,10 +1,12 @@
 """EKS and GKE as small HTTP services, held to the shapes that the services document.
 
 EKS: every route, request and answer is checked against botocore's model of the service; names, types, enumerations and what is required.
+So is the one call of Systems Manager that lists the releases of images.
 GKE: every request and every answer is read by google-cloud-container's messages, which refuse a field or a value that they do not know.
 
 Limits: one cluster each; updates end when a test says so; no rights, quotas, add-ons, Auto Mode or launch templates. EKS refuses a second
-update while one runs, a version that is not the next minor, and a node group above its control plane; GKE an operation while one runs.
+update while one runs, a version that is not the next minor, a node group above its control plane, and a release that is not published
+for the node group's minor; GKE an operation while one runs.
 GKE's versions are taken as they come.
 """
 
@@ -23,6 +25,10 @@ from google.cloud import container_v1
 
 Answer = tuple[int, dict[str, Any]]
 MODEL = botocore.session.get_session().get_service_model("eks")
+PARAMETERS = botocore.session.get_session().get_service_model("ssm").operation_model("GetParametersByPath")
+PAGE = 10
+"""Parameters that one answer of Systems Manager has at most."""
+AL2023 = "/aws/service/eks/optimized-ami/{}/amazon-linux-2023/x86_64/standard"
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -68,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         for pattern, answer in self.server.routes:
             match = re.fullmatch(pattern, call)
             if match:
-                if self.command != "GET" and not path.endswith("/insights"):
+                if self.command != "GET" and path != "/" and not path.endswith("/insights"):
                     self.server.asked.append((call, body))
                 asked = body if self.command != "GET" else {name: values[0] for name, values in parse_qs(query).items()}
                 self.send(*answer(*match.groups(), **({"body": asked} if self.command != "GET" or _takes_query(answer) else {})))
@@ -151,6 +157,12 @@ class FakeEks:
             offered("1.31", "EXTENDED_SUPPORT", 1764115200, 1795651200),
         ]
         self.insights: list[dict[str, Any]] = []
+        self.parameters: dict[str, str] = {}
+        """The public parameters of Systems Manager."""
+        self.listings: list[str] = []
+        """The paths whose parameters were asked for, page by page."""
+        self.publishes("1.31.3-20250103")
+        self.publishes("1.32.9-20250601")
         self.updates: dict[str, dict[str, Any]] = {}
         self.tokens: dict[str, str] = {}
         self.places: dict[str, str] = {}
@@ -166,6 +178,27 @@ class FakeEks:
         self.serve("UpdateNodegroupVersion", self.update_group)
         self.serve("ListUpdates", lambda asked: (200, {"updateIds": self.updates_of(asked.get("nodegroupName", ""))}))
         self.serve("DescribeUpdate", lambda asked: self.describe_update(asked["updateId"]))
+        self.service.route("POST /", self.parameters_by_path)
+
+    def publishes(self, release: str, *, recommended: bool = True) -> None:
+        """AWS publishes a release of Amazon Linux 2023's standard image."""
+        minor, date = release.rpartition(".")[0], release.rpartition("-")[2]
+        folders = [f"amazon-eks-node-al2023-x86_64-standard-{minor}-v{date}", *(["recommended"] if recommended else [])]
+        for folder in folders:
+            place = f"{AL2023.format(minor)}/{folder}"
+            self.parameters |= {f"{place}/image_id": f"ami-{date}", f"{place}/release_version": release}
+
+    def parameters_by_path(self, body: dict[str, Any]) -> Answer:
+        """GetParametersByPath: what is below a path, ten at a time."""
+        self.service.broken += unlike(PARAMETERS.input_shape, body, PARAMETERS.name)
+        self.listings.append(body["Path"])
+        names = [name for name in sorted(self.parameters) if name.startswith(f"{body['Path']}/")]
+        begin = int(body.get("NextToken", "0"))
+        more = {"NextToken": str(begin + PAGE)} if len(names) > begin + PAGE else {}
+        page = [{"Name": name, "Type": "String", "Value": self.parameters[name]} for name in names[begin : begin + PAGE]]
+        said = {"Parameters": page} | more
+        self.service.broken += unlike(PARAMETERS.output_shape, said, PARAMETERS.name)
+        return 200, said
 
     def serve(self, name: str, answer: Callable[[dict[str, Any]], Answer]) -> None:
         """An operation at the address and in the shapes that botocore's model has for it."""
@@ -211,6 +244,12 @@ class FakeEks:
             return unknown(name)
         if minor(asked.get("version", self.groups[name]["version"])) > minor(self.cluster["version"]):
             return 400, {"type": "InvalidParameterException", "message": "Nodegroup Kubernetes version is above the cluster's"}
+        if self.groups[name]["amiType"] == "CUSTOM":
+            return 400, {"type": "InvalidParameterException", "message": "You cannot specify a version with a custom AMI"}
+        release = asked.get("releaseVersion")
+        published = f"{AL2023.format(asked.get('version', self.groups[name]['version']))}/"
+        if release and not any(value == release for key, value in self.parameters.items() if key.startswith(published)):
+            return 400, {"type": "InvalidParameterException", "message": f"Requested Nodegroup release version {release} is invalid"}
         if self.cluster["status"] != "ACTIVE":
             return busy("Cluster prod")
         return self.begun(name, self.groups[name], asked)

@@ -22,6 +22,7 @@ from moto import mock_aws
 from functions.version_apply.main import handle as apply
 from local.cli import main
 from shared import wiring
+from shared.adapters.eks_images import PATHS
 from shared.adapters.eks_versions import EksVersions
 from shared.adapters.gke_versions import GkeVersions
 from shared.adapters.kept import Kept
@@ -34,7 +35,7 @@ from shared.ports import Refused, Stale, Unavailable
 from shared.work.provider_updates import carried_out
 from shared.work.versions import committed_versions
 from shared.world import Settings
-from tests.versions.providers import NAME, PLACE, Answer, FakeEks, FakeGke, Service, insight
+from tests.versions.providers import MODEL, NAME, PLACE, Answer, FakeEks, FakeGke, Service, insight
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site, the_update  # noqa: F401 - the fixture
 
 
@@ -57,7 +58,7 @@ def eks_fleet(eks: FakeEks, catalogues: Kept | None = None, **spec: Any) -> EksV
     config = Config(retries={"total_max_attempts": 1})
     credentials = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-central-1"}
     declared = ClusterSpec.model_validate(spec)
-    client = lambda: boto3.client("eks", endpoint_url=eks.service.url, config=config, **credentials)  # noqa: E731
+    client = lambda service: boto3.client(service, endpoint_url=eks.service.url, config=config, **credentials)  # noqa: E731
     return EksVersions("prod", "prod", client, declared, catalogues)
 
 
@@ -203,7 +204,7 @@ def eks_site(site: Site, eks: FakeEks, **maintenance: Any) -> None:  # noqa: F81
 def held(site: Site) -> dict[str, tuple[str | None, str]]:  # noqa: F811
     """By component: where each version would go, and what holds it."""
     entries = committed_versions(site.world, live=True).decisions(EVENING).decisions
-    return {entry.component: (entry.to, entry.held.reason if entry.held else "") for entry in entries}
+    return {entry.component: (entry.to, entry.held.reason if entry.held else "") for entry in entries if entry.subject == "kubernetes"}
 
 
 @pytest.mark.parametrize(("maintenance", "reason"), [({**WINDOW, **OFF}, "AutoUpdateOff"), ({}, "NoMaintenanceWindow")])
@@ -375,6 +376,163 @@ def test_a_profile_that_the_cluster_document_names_goes_before_what_eks_offers(e
     eks_site(site, eks, **WINDOW)
     access = {"eks": {"region": "eu-central-1", "name": "prod"}}
     assert eks_fleet(eks, provider="eks", cloudProfile="eks", access=access).profiles() == ([], [])
+
+
+# --- the releases of EKS' images
+
+AMI = "AL2023_x86_64_STANDARD-1.31"
+RELEASE_UP = VersionStep("worker/a", "machineImage", "1.31.3-20250103", "1.31.9-20250801", AMI, token="t" * 32)
+
+
+def images(site: Site) -> dict[str, tuple[str | None, str, str]]:  # noqa: F811
+    """By pool: where its image would go, why, and what holds it."""
+    entries = committed_versions(site.world, live=True).decisions(EVENING).decisions
+    about = [entry for entry in entries if entry.subject == "machineImage"]
+    return {entry.component: (entry.to, entry.code, entry.held.reason if entry.held else "") for entry in about}
+
+
+def with_new_release(eks: FakeEks, site: Site, **maintenance: Any) -> None:  # noqa: F811
+    """A cluster whose Kubernetes version stays, and a release of its node groups' image that is newer than theirs."""
+    eks.cluster["upgradePolicy"] = {"supportType": "EXTENDED"}
+    eks.versions[-1]["endOfExtendedSupportDate"] = 1900000000
+    for release in ("1.31.7-20250601", "1.31.9-20250801"):
+        eks.publishes(release)
+    eks.publishes("1.31.9-20250901", recommended=False)
+    eks_site(site, eks, **maintenance)
+
+
+def test_the_releases_of_a_node_groups_image_are_a_machine_image(eks: FakeEks) -> None:
+    for release in ("1.31.7-20250601", "1.31.9-20250801"):
+        eks.publishes(release)
+    eks.publishes("1.31.9-20250901", recommended=False)
+    fleet = eks_fleet(eks)
+    ((profile,), _), (cluster,) = fleet.profiles(), fleet.clusters()
+    assert [(pool.image, pool.image_version) for pool in cluster.pools] == [(AMI, "1.31.3-20250103")] * 2
+    (image,) = profile.images
+    assert [(each.version, each.classification) for each in image.versions] == [
+        ("1.31.9-20250901", "preview"),
+        ("1.31.9-20250801", None),
+        ("1.31.7-20250601", None),
+        ("1.31.3-20250103", None),
+    ]
+
+
+def test_the_releases_of_an_image_are_listed_once_for_all_clusters_of_a_region(eks: FakeEks) -> None:
+    kept, access = Kept(), {"eks": {"region": "eu-north-1", "name": "prod"}}
+    for _ in range(3):
+        eks_fleet(eks, kept, provider="eks", access=access).profiles()
+    assert eks.listings == ["/aws/service/eks/optimized-ami/1.31/amazon-linux-2023/x86_64/standard"]
+
+
+def test_of_many_releases_every_page_is_read(eks: FakeEks) -> None:
+    for day in range(10, 28):
+        eks.publishes(f"1.31.7-202506{day}")
+    ((profile,), _) = eks_fleet(eks).profiles()
+    assert len(profile.images[0].versions) == 19
+    assert len(eks.listings) == 4
+
+
+@pytest.mark.parametrize(
+    ("ami_type", "parameters", "running", "expected"),
+    [
+        (
+            "BOTTLEROCKET_ARM_64_NVIDIA",
+            {"aws-k8s-1.31-nvidia/arm64/latest/image_version": "1.48.0-abcdef12", "aws-k8s-1.31-nvidia/arm64/1.47.0/image_id": "ami-1"},
+            "1.47.0-12345678",
+            ["1.48.0-abcdef12", "1.47.0-12345678"],
+        ),
+        ("BOTTLEROCKET_x86_64", {"aws-k8s-1.31/x86_64/latest/image_version": "not one"}, "1.47.0-12345678", ["1.47.0-12345678"]),
+        ("BOTTLEROCKET_x86_64_FIPS", {}, "1.47.0-12345678", ["1.47.0-12345678"]),
+    ],
+)
+def test_bottlerocket_has_its_own_place(eks: FakeEks, ami_type: str, parameters: dict[str, str], running: str, expected: list[str]) -> None:
+    eks.parameters = {f"/aws/service/bottlerocket/{name}": value for name, value in parameters.items()}
+    for group in eks.groups.values():
+        group |= {"amiType": ami_type, "releaseVersion": running}
+    ((profile,), _) = eks_fleet(eks).profiles()
+    assert [(image.name, [each.version for each in image.versions]) for image in profile.images] == [(f"{ami_type}-1.31", expected)]
+
+
+def test_every_type_of_image_that_eks_has_is_known_or_left_alone_on_purpose() -> None:
+    known = {each for each in MODEL.shape_for("AMITypes").enum if each in PATHS}
+    left = {each for each in MODEL.shape_for("AMITypes").enum if each not in PATHS}
+    assert known == PATHS.keys()
+    assert {each for each in left if not each.startswith("WINDOWS_")} == {
+        "CUSTOM",
+        "BOTTLEROCKET_ARM_64_NVIDIA_FIPS",
+        "BOTTLEROCKET_x86_64_NVIDIA_FIPS",
+    }
+
+
+def test_a_node_group_goes_to_the_recommended_release_in_its_window(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    with_new_release(eks, site, **WINDOW)
+    assert images(site) == {f"worker/{each}": ("1.31.9-20250801", "AutoUpdateConfigured", "") for each in "ab"}
+    site.checks(EVENING)
+    asked = [(call, body["releaseVersion"], len(body["clientRequestToken"])) for call, body in eks.service.asked]
+    assert asked == [(f"POST /clusters/prod/node-groups/{each}/update-version", "1.31.9-20250801", 32) for each in "ab"]
+    eks.finish()
+    assert {group["releaseVersion"] for group in eks.groups.values()} == {"1.31.9-20250801"}
+    site.checks(EVENING.replace(minute=30))
+    assert {(each["component"], each["image"], each["to"]) for each in site.notices("version.updated")} == {
+        (f"worker/{each}", AMI, "1.31.9-20250801") for each in "ab"
+    }
+
+
+def test_without_automatic_updates_of_images_a_node_group_stays_on_its_release(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    with_new_release(eks, site, **WINDOW, autoUpdate={"kubernetesVersion": True, "machineImageVersion": False})
+    assert images(site) == {f"worker/{each}": (None, "AutoUpdateDisabled", "") for each in "ab"}
+    site.checks(EVENING)
+    assert eks.service.asked == []
+
+
+def test_a_release_is_not_taken_where_the_kubernetes_update_brings_one(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks.publishes("1.31.9-20250801")
+    eks_site(site, eks, **WINDOW)
+    assert images(site) == {f"worker/{each}": ("1.31.9-20250801", "AutoUpdateConfigured", "ComesWithKubernetes") for each in "ab"}
+    site.checks(EVENING)
+    assert [call for call, _ in eks.service.asked] == ["POST /clusters/prod/updates"]
+
+
+def test_a_node_group_with_an_image_of_its_own_is_its_owners(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks.groups["a"] |= {"amiType": "CUSTOM", "releaseVersion": "ami-0123"}
+    eks_site(site, eks, **WINDOW)
+    assert images(site)["worker/a"] == (None, "CustomImage", "")
+    assert held(site)["worker/a"] == ("1.32.0", "CustomImage")
+    for minute in (0, 10, 20, 30):
+        site.checks(EVENING.replace(minute=minute))
+        eks.finish()
+    assert not [call for call, _ in eks.service.asked if "/a/" in call]
+    (told,) = [each for each in site.notices("update.skipped") if each["reason"] == "CustomImage"]
+    assert "launch template of worker/a" in told["message"]
+
+
+def test_releases_that_may_not_be_read_keep_no_kubernetes_update_back_and_are_told_of(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    refused = {"__type": "AccessDeniedException", "message": "no ssm:GetParametersByPath", "type": "AccessDeniedException"}
+    eks.service.routes.insert(0, ("POST /", lambda body: (400, refused)))
+    eks_site(site, eks, **WINDOW)
+    assert images(site) == {f"worker/{each}": (None, "ImagesUnreadable", "") for each in "ab"}
+    site.checks(EVENING)
+    assert [call for call, _ in eks.service.asked] == ["POST /clusters/prod/updates"]
+    (told,) = site.notices("fleet.unreadable")
+    assert (told["fleet"], told["part"]) == ("prod", f"machine image {AMI}")
+    assert "no ssm:GetParametersByPath" in told["message"]
+
+
+def test_a_release_is_moved_from_the_one_it_was_decided_for_only(eks: FakeEks) -> None:
+    eks.publishes("1.31.9-20250801")
+    fleet = eks_fleet(eks)
+    eks.groups["a"]["releaseVersion"] = "1.31.7-20250601"
+    with pytest.raises(Stale, match=r"is 1\.31\.7-20250601 now"):
+        fleet.apply("eks/prod", RELEASE_UP)
+    eks.groups["a"]["releaseVersion"] = "1.31.9-20250801"
+    assert not fleet.apply("eks/prod", RELEASE_UP)
+    eks.groups["a"] |= {"releaseVersion": "1.31.3-20250103", "status": "UPDATING"}
+    with pytest.raises(Unavailable) as busy:
+        fleet.apply("eks/prod", RELEASE_UP)
+    assert busy.value.reason == "UpdateRunning"
+    eks.groups["a"]["status"] = "ACTIVE"
+    assert fleet.apply("eks/prod", RELEASE_UP, dry_run=True)
+    assert eks.service.asked == []
 
 
 # --- GKE ------------------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ VERSIONS = Group(
         "shared/domain/versions/",
         "shared/domain/waves/",
         "shared/ledger/fleets.py",
+        "shared/adapters/eks_versions.py",
         "shared/adapters/gardener.py",
         "shared/work/deferrals.py",
         "shared/work/holds.py",
@@ -38,9 +39,18 @@ VERSIONS = Group(
         "AllTargetsExpired": Reason("everything newer has expired", "add a newer version to the profile"),
         "OutsideWindow": Reason("the maintenance window is closed; the update happens when it opens"),
         "ClusterDeleting": Reason("the cluster is being deleted"),
+        "CustomImage": Reason(
+            "the launch template of the EKS node group names its image: its versions are its owner's to move",
+            "give the launch template a new image",
+        ),
+        "ImagesUnreadable": Reason(
+            "the releases of the EKS node group's image can't be read; Kubernetes versions go on",
+            "let the role read them (`ssm:GetParametersByPath`); the notice `fleet.unreadable` has the cause",
+        ),
         "VersionNotDeclared": Reason("the document names no version; the server chooses one when the cluster is created"),
         "UpdateRunning": Reason("the provider is still busy with an earlier change of this cluster"),
         # why an update that is decided does not go yet
+        "ComesWithKubernetes": Reason("the EKS node group's Kubernetes update brings the newest image, so its nodes are replaced once"),
         "SkewTooWide": Reason(
             "pools run kubelets that are too old for the version that the control plane is due to move to; the provider would refuse it",
             "move the pools first; the message names them and what becomes of them",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAINTENANCE = ("spec", "maintenance")
 """Where a Shoot and a Cluster document hold it."""
 
+OWN_IMAGE = "CustomImage"
+"""The reason of an EKS node group whose launch template names its image."""
 IN_PLACE = frozenset(["AutoInPlaceUpdate", "ManualInPlaceUpdate"])
 OPERATION = "gardener.cloud/operation"
 TIME_ZONE = "hullmark.dev/time-zone"
@@ -39,6 +41,13 @@ class Pool:
     cri: str = CONTAINERD
     runtimes: tuple[str, ...] = ()
     in_place: bool = False
+    no_image: str = ""
+    """Why nothing is decided about its image, where its provider says so: a reason's code."""
+
+    @property
+    def own_image(self) -> bool:
+        """Whether its owner chooses its image, so that its versions are not ours to move."""
+        return self.no_image == OWN_IMAGE
 
 
 @dataclass(frozen=True, slots=True)

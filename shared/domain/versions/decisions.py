@@ -167,7 +167,7 @@ class VersionRules:
     def image(self, pool: Pool, cluster: FleetCluster) -> VersionOutcome:
         """A pool's machine image, decided with the Kubernetes versions as they are before this run."""
         if pool.image is None or pool.image_version is None:
-            return Keep("VersionNotDeclared")
+            return Keep(pool.no_image or "VersionNotDeclared")
         track = self._image_track(pool, cluster, pool.image)
         if isinstance(track, Stuck):
             return track

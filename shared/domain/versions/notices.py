@@ -21,7 +21,7 @@ from shared.domain.versions.plans import ClusterPlan, offers_of, time_text
 DAYS = (1, 7, 14, 30, 60, 90)
 """Days before expiry at which a notice about a version in use is sent, once each; `0` means that it has expired."""
 
-PASSING = frozenset(["UpdateRunning", "ControlPlaneBehind"])
+PASSING = frozenset(["UpdateRunning", "ControlPlaneBehind", "ComesWithKubernetes"])
 """Holds that end by themselves, or whose cause is announced by itself."""
 
 

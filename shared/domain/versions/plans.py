@@ -21,6 +21,7 @@ from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionRules, without_profile
 from shared.domain.versions.held import Held
 from shared.domain.versions.holding import Holding, provider_holds, with_holds
+from shared.domain.versions.own_holds import with_their_kubernetes
 from shared.domain.versions.skew import behind, within_skew
 from shared.domain.versions.windows import Window
 
@@ -82,7 +83,7 @@ class Planner:
             gone = Keep("ClusterDeleting")
             return [Decision(decision.component, decision.subject, decision.current, gone, decision.image) for decision in decisions]
         staged = self._staged(cluster, decisions, timeline.at(now), now)
-        return behind(with_holds(within_skew(staged, cluster), cluster, self._holding, now))
+        return with_their_kubernetes(behind(with_holds(within_skew(staged, cluster), cluster, self._holding, now)), cluster)
 
     def plan(self, now: datetime, clusters: Iterable[FleetCluster] | None = None) -> Iterator[ClusterPlan]:
         """The plan of every cluster, one at a time."""

@@ -1,6 +1,7 @@
 """What is known of the clusters of a rollout for versions: what each one runs, since when, and how it has been doing on it. Pure.
 
 A cluster has a few *lines*: its control plane, its pools' Kubernetes version (the lowest of them), and each machine image (likewise).
+A pool whose owner moves it counts for none: later stages would wait for what nobody here does.
 Time in which nobody could say how a cluster is counts neither for a version nor against it.
 """
 
@@ -94,7 +95,7 @@ def _versions(cluster: FleetCluster) -> Iterator[tuple[str, str]]:
     if cluster.kubernetes:
         yield CONTROL_PLANE, cluster.kubernetes
     for pool in cluster.pools:
-        if kubelet := pool.kubernetes or cluster.kubernetes:
+        if (kubelet := pool.kubernetes or cluster.kubernetes) and not pool.own_image:
             yield WORKERS, kubelet
         if pool.image and pool.image_version:
             yield IMAGE + pool.image, pool.image_version
