@@ -11,13 +11,21 @@ from typing import Any, TypeVar
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import accept_options, documents_option, now_option, read_collection, read_files, record_now_option
+from local.cli.inputs import (
+    accept_options,
+    age,
+    documents_option,
+    now_option,
+    read_collection,
+    read_files,
+    record_now_option,
+    right_now,
+)
 from local.cli.output import ERROR, Failure, emit, grid, output_option, output_option_and, problem_json, problem_lines, talk
-from local.cli.service import CommittedSummary, RevisionSummary
+from local.cli.service import CommittedSummary, ListedRevision, RevisionSummary
 from shared.domain.documents.reading import Problem, as_stream
 from shared.domain.labels.comparison import KeyDifference, RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact, in_words
-from shared.domain.labels.reach import ReleasedIn
 from shared.domain.site import check
 from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, TAG
 
@@ -186,33 +194,38 @@ def _warn_of_limits(impact: RevisionImpact) -> None:
 
 @documents.command("list")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="The newest so many.")
-@output_option
+@output_option_and("name", "wide")
 def list_revisions(limit: int, form: str) -> None:
-    """List the newest revisions, and what is staged on top of them."""
+    """List the newest revisions, the newest first (-o json: the oldest), and what is staged on top of them."""
     listing = service().documents.list(limit)
     answer = {"revisions": [revision.model_dump(mode="json") for revision in listing.revisions], "staged": listing.staged}
-    emit(form, answer, lambda: _listing(answer))
+    newest_first = listing.revisions[::-1]
+    names = [str(revision.number) for revision in newest_first]
+    emit(form, answer, lambda: _listing(newest_first, right_now(), wide=form == "wide"), names)
     if listing.staged:
         talk().print(f"staged but not committed: {', '.join(listing.staged)}")
 
 
-def _listing(answer: dict[str, Any]) -> Iterable[Any]:
-    rows = [
-        (str(r["number"]), r["at"][:19], r["by"], str(r["documents"]), str(r["nodes"]), ",".join(r["tags"]), _where(r), _why(r))
-        for r in answer["revisions"]
-    ]
-    yield grid(("revision", "committed", "by", "documents", "nodes", "tags", "released", "why"), rows) if rows else "no revision yet"
+def _listing(revisions: Sequence[ListedRevision], now: datetime, *, wide: bool) -> Iterable[Any]:
+    """In 80 columns unless texts are long; `wide` adds counts and the time."""
+    more = ("documents", "nodes", "committed") if wide else ()
+    rows = [_revision_row(revision, now, wide=wide) for revision in revisions]
+    yield grid(("rev", "age", "by", "tags", "released", "why", *more), rows) if rows else "no revision yet"
 
 
-def _where(revision: dict[str, Any]) -> str:
+def _revision_row(one: ListedRevision, now: datetime, *, wide: bool) -> list[str]:
+    more = [str(one.documents), str(one.nodes), one.at.isoformat(timespec="seconds")] if wide else []
+    return [str(one.number), age(one.at, now), one.by, ",".join(one.tags), _where(one), _why(one), *more]
+
+
+def _where(revision: ListedRevision) -> str:
     """`east, west (3 nodes)`: with every node of east, and with three of west; and where it waits."""
-    there = {cluster: ReleasedIn.model_validate(where) for cluster, where in revision["released"].items()}
-    known = ", ".join(cluster + (f" ({where})" if str(where) else "") for cluster, where in there.items())
-    return "; ".join(filter(None, (known, f"waits in {', '.join(revision['waits'])}" if revision["waits"] else "")))
+    known = ", ".join(cluster + (f" ({where})" if str(where) else "") for cluster, where in revision.released.items())
+    return "; ".join(filter(None, (known, f"waits in {', '.join(revision.waits)}" if revision.waits else "")))
 
 
-def _why(revision: dict[str, Any]) -> str:
-    return " ".join(filter(None, (revision["message"], f"({revision['source']})" if revision["source"] else "")))
+def _why(revision: ListedRevision) -> str:
+    return " ".join(filter(None, (revision.message, f"({revision.source})" if revision.source else "")))
 
 
 def collection_option(command: F) -> F:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
-from local.cli.output import Failure, emit, grid, output_option
+from local.cli.output import Failure, emit, grid, output_option, output_option_and
 from shared.work.holds import FreezeEntry, FreezeList, PauseStatus
 
 
@@ -49,11 +49,11 @@ def freeze() -> None:
 
 
 @freeze.command("list")
-@output_option
+@output_option_and("name")
 def list_freezes(form: str) -> None:
     """List the freezes of the newest revision and of the released ones that have not ended."""
     found = service().holds.freezes()
-    emit(form, found.model_dump(mode="json"), lambda: _table(found))
+    emit(form, found.model_dump(mode="json"), lambda: _table(found), [one.name for one in found.freezes])
 
 
 def _table(found: FreezeList) -> Iterable[Any]:

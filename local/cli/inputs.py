@@ -70,12 +70,24 @@ def _own_time(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return _time(ctx, param, value)
 
 
+def right_now() -> datetime:
+    """The time, or what HULLMARK_NOW says in its place."""
+    from shared.wiring import clock_from
+    from shared.world import Settings
+
+    return clock_from(Settings.from_environment())()
+
+
+def age(moment: datetime, now: datetime) -> str:
+    """How long ago, in two or three characters as kubectl has it: `45s`, `7m`, `3h`, `12d`, `2y`."""
+    seconds = max(int((now - moment).total_seconds()), 0)
+    sizes = ((2 * 365 * 86400, 365 * 86400, "y"), (2 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (120, 60, "m"))
+    return next((f"{seconds // size}{unit}" for least, size, unit in sizes if seconds >= least), f"{seconds}s")
+
+
 def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
     if value is None:
-        from shared.wiring import clock_from
-        from shared.world import Settings
-
-        return clock_from(Settings.from_environment())()
+        return right_now()
     try:
         moment = datetime.fromisoformat(value)
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)

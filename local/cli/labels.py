@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from local.cli.inputs import documents_option, read_files, read_filter
-from local.cli.output import Failure, emit, grid, output_option
+from local.cli.output import Failure, emit, grid, output_option_and
 from shared.domain.documents.kinds import did_you_mean
 from shared.domain.labels.selection import select as selected
 from shared.domain.site import Site, load
@@ -21,7 +21,7 @@ cluster_option = click.option("--cluster", help="Apply the policies for this clu
 @documents_option
 @click.argument("nodes", nargs=-1)
 @cluster_option
-@output_option
+@output_option_and("name")
 def labels(files: tuple[str, ...], nodes: tuple[str, ...], cluster: str | None, form: str) -> None:
     """Show the labels that the documents declare for every node they name, and where they come from."""
     by_node = _effective(_site(files), cluster)
@@ -29,7 +29,7 @@ def labels(files: tuple[str, ...], nodes: tuple[str, ...], cluster: str | None, 
     if unknown:
         raise Failure("UnknownNode", f"the documents name no node {', '.join(unknown)}")
     answer = {"nodes": {name: by_node[name] for name in sorted(nodes or by_node)}}
-    emit(form, answer, lambda: _rows(answer["nodes"]))
+    emit(form, answer, lambda: _rows(answer["nodes"]), answer["nodes"])
 
 
 def _rows(nodes: dict[str, Any]) -> Iterable[Any]:
@@ -45,14 +45,14 @@ def _rows(nodes: dict[str, Any]) -> Iterable[Any]:
     "--filter", "filter_file", required=True, metavar="FILE", help="The node filter (docs/labels.md), YAML or JSON; null means all."
 )
 @cluster_option
-@output_option
+@output_option_and("name")
 def select(files: tuple[str, ...], filter_file: str, cluster: str | None, form: str) -> None:
     """Show the names of the nodes that a filter selects from the design."""
     site = _site(files)
     by_node = _effective(site, cluster)
     candidates = [replace(node, labels=by_node[name]["labels"]) for name, node in site.nodes.items()]
     names = selected(read_filter(filter_file), candidates)
-    emit(form, {"nodes": names}, lambda: names or ["no node"])
+    emit(form, {"nodes": names}, lambda: names or ["no node"], names)
 
 
 def _effective(site: Site, cluster: str | None) -> dict[str, dict[str, Mapping[str, str]]]:

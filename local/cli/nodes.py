@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
-from local.cli.output import Failure, emit, grid, output_option
+from local.cli.output import Failure, emit, grid, grouped, output_option_and
 from shared.domain.labels.node_states import NodesRequest, NodeState, NodeStates
 from shared.domain.labels.selection import names_listed
 
@@ -19,7 +19,7 @@ from shared.domain.labels.selection import names_listed
 @click.option("--cluster", help="The cluster, if there are several.")
 @click.option("--out-of-sync", is_flag=True, help="Only nodes that are out of sync.")
 @click.option("--labels", is_flag=True, help="Show every label with who holds it, too; JSON always has them.")
-@output_option
+@output_option_and("name", "wide")
 def nodes(names: tuple[str, ...], cluster: str | None, out_of_sync: bool, labels: bool, form: str) -> None:
     """Show what is released to each node, whether it is in sync, and why not.
 
@@ -29,13 +29,16 @@ def nodes(names: tuple[str, ...], cluster: str | None, out_of_sync: bool, labels
     if names and not wanted:
         raise Failure("Usage", "the arguments name no nodes")
     states = service().nodes.states(NodesRequest(names=wanted, cluster=cluster, out_of_sync=out_of_sync))
-    emit(form, states.model_dump(mode="json", exclude={"next"}), lambda: lines(states, labels=labels))
+    answer = states.model_dump(mode="json", exclude={"next"})
+    emit(form, answer, lambda: lines(states, labels=labels, wide=form == "wide"), states.nodes)
 
 
-def lines(states: NodeStates, *, labels: bool) -> Iterable[Any]:
-    """The nodes for people, and one line that sums them up."""
+def lines(states: NodeStates, *, labels: bool, wide: bool = False) -> Iterable[Any]:
+    """The nodes for people, and one line that sums them up. `wide` adds every label, as `kubectl get nodes --show-labels` does."""
     if states.nodes:
-        yield grid(("node", "release", "in sync", "reason"), [_row(name, state) for name, state in states.nodes.items()])
+        rows = [(*_row(name, state), *((_labels(state),) if wide else ())) for name, state in states.nodes.items()]
+        columns = ("node", "release", "in sync", "reason", *(("labels",) if wide else ()))
+        yield from [grid(columns, rows)] if wide else grouped(columns, rows, (1, 2, 3))
     for name, state in states.nodes.items() if labels else ():
         yield grid(
             ("label", "value", "held by"),
@@ -48,6 +51,10 @@ def lines(states: NodeStates, *, labels: bool) -> Iterable[Any]:
 def _row(name: str, state: NodeState) -> tuple[str, str, str, str]:
     why = ": ".join(filter(None, (state.reason, state.message)))
     return name, str(state.release), "yes" if state.in_sync else "no", why
+
+
+def _labels(state: NodeState) -> str:
+    return ",".join(f"{key}={value}" for key, value in state.labels.items())
 
 
 def summary(states: NodeStates) -> str:

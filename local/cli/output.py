@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
+JSONPATH = "jsonpath="
+MOST_ROWS = 50
+"""Of a table about nodes; more of them are grouped."""
 OK, ERROR, PENDING, PARTIAL, BLOCKED, STALE = 0, 1, 2, 3, 4, 5
 """Exit codes, docs/command-line.md."""
 
@@ -68,20 +71,41 @@ def captured_for(width: int) -> Iterator[io.StringIO]:
         _SHOWN_AT.reset(token)
 
 
+class _Form(click.Choice[str]):
+    """One of some words, or `jsonpath=TEMPLATE`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if str(value).startswith(JSONPATH):
+            from local.cli.jsonpath import check
+
+            return JSONPATH + check(str(value).removeprefix(JSONPATH))
+        return super().convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(map(str, self.choices))}|{JSONPATH}TEMPLATE]"
+
+
 def output_option(command: F) -> F:
-    """`-o table|json|yaml`."""
+    """`-o table|json|yaml|jsonpath=TEMPLATE`."""
     return output_option_and()(command)
 
 
 def output_option_and(*more: str) -> Callable[[F], F]:
     """The same with forms that only some commands have."""
-    choice = click.Choice(["table", "json", "yaml", *more])
+    choice = _Form(["table", "json", "yaml", *more])
     return click.option("-o", "--output", "form", type=choice, default="table", show_default=True, help="Output format.")
 
 
-def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:
-    """Print the answer as asked: exactly one document for json and yaml, else what `table` yields."""
-    if form == "json":
+def emit(form: str, data: Any, table: Callable[[], Iterable[Any]], names: Iterable[str] = ()) -> None:
+    """Print the answer as asked: exactly one document for json and yaml, `names` line by line for name, else what `table` yields."""
+    if form.startswith(JSONPATH):
+        from local.cli.jsonpath import render
+
+        click.echo(render(form.removeprefix(JSONPATH), data), nl=False)
+    elif form == "name":
+        for name in names:
+            click.echo(name)
+    elif form == "json":
         click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
     elif form == "yaml":
         import yaml
@@ -94,6 +118,24 @@ def emit(form: str, data: Any, table: Callable[[], Iterable[Any]]) -> None:
                 click.echo(part)  # a line as it is: neither wrapped nor read as markup
             else:
                 console.print(part)
+
+
+def grouped(columns: Sequence[str], rows: Sequence[Sequence[str]], about: Sequence[int]) -> Iterator[Any]:
+    """Rows as they are where they are few; else how many say the same in the columns `about`, with one of them as an example.
+
+    What a table of thousands of nodes comes to. `-o wide` shows every row, and nothing that is read by programs is ever shortened.
+    """
+    if len(rows) <= MOST_ROWS:
+        yield grid(columns, rows)
+        return
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        alike.setdefault(tuple(row[column] for column in about), []).append(row[0])
+    several = sorted(alike.items(), key=lambda each: -len(each[1]))
+    told = [(str(len(names)), *said, names[0]) for said, names in several[:MOST_ROWS]]
+    yield grid(("rows", *(columns[column] for column in about), "for example"), told)
+    more = f"; {len(several) - MOST_ROWS} more groups" if len(several) > MOST_ROWS else ""
+    yield f"{len(rows)} rows, those alike as one{more}: -o wide shows every row"
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:

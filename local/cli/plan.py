@@ -12,7 +12,7 @@ import click
 
 from local.cli.cloud import service
 from local.cli.inputs import LISTING_BYTES, ListedNodes, documents_option, read_bytes, read_files, read_filter
-from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, output_option_and
+from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, grouped, output_option_and
 from shared.domain.documents.reading import Source, read_nodes
 from shared.domain.labels.plans import LabelPlan, PlanRequest
 from shared.domain.labels.selection import names_listed
@@ -32,7 +32,7 @@ from shared.world import Settings
 @click.option("--adopt", is_flag=True, help="Plan what `hullmark relabel --adopt` would do.")
 @click.option("--summary", is_flag=True, help="How many nodes each key changes on, in place of the nodes.")
 @click.option("--out", metavar="FILE", help="Save the plan for `hullmark relabel --plan FILE`.")
-@output_option_and("markdown")
+@output_option_and("name", "wide", "markdown")
 def plan(
     files: tuple[str, ...],
     nodes_file: str | None,
@@ -65,9 +65,9 @@ def plan(
 
         click.echo("\n".join(plan_markdown(planned)))
     elif summary:
-        emit(form, planned.summary(), lambda: _summary_lines(planned))
+        emit(form, planned.summary(), lambda: _summary_lines(planned), planned.nodes)
     else:
-        emit(form, answer, lambda: _plan_lines(planned))
+        emit(form, answer, lambda: _plan_lines(planned, every=form == "wide"), planned.nodes)
     if planned.beyond:
         click.echo(f"warning: beyond the limits: {planned.beyond.message}; a relabel of these nodes is blocked without it", err=True)
     if listed and listed.ownerless:
@@ -110,10 +110,11 @@ def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | Non
     return plan_nodes(asked, declared, listed or ListedNodes([], Settings.from_environment().field_managers), name)
 
 
-def _plan_lines(plan: LabelPlan) -> Iterable[Any]:
+def _plan_lines(plan: LabelPlan, *, every: bool) -> Iterable[Any]:
+    columns = ("node", "change", "why")
     rows = [(name, str(change), node.reasons.get(change.key, "")) for name, node in plan.nodes.items() for change in node.by_key]
     if rows:
-        yield grid(("node", "change", "why"), rows)
+        yield from [grid(columns, rows)] if every else grouped(columns, rows, (1, 2))
     stays = [(name, why.reason, why.message) for name, why in plan.blocked.items()]
     stays += [(name, "Conflict", node.conflict) for name, node in plan.nodes.items() if node.conflict]
     if stays:

@@ -17,7 +17,7 @@ from ulid import ULID
 from local.cli.cloud import service
 from local.cli.clusters import cluster_options, clusters_asked, several
 from local.cli.inputs import accept_options, read_bytes, read_filter, who
-from local.cli.output import BLOCKED, ERROR, PARTIAL, STALE, Failure, emit, grid, output_option, talk
+from local.cli.output import BLOCKED, ERROR, PARTIAL, STALE, Failure, emit, grid, grouped, output_option_and, talk
 from local.cli.service import ActionSummary, Ledger
 from shared.domain.actions import ActionOutcome
 from shared.domain.labels.bound import STALE_PLAN
@@ -44,7 +44,7 @@ EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped":
 @click.option("--adopt", is_flag=True, help="Remove labels under our field manager too that no release of this store declared.")
 @click.option("--supersede", is_flag=True, help="With --all or --filter: take the place of a rollout that is not finished.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the result. The embedded cloud always does.")
-@output_option
+@output_option_and("name", "wide")
 def relabel(
     nodes: tuple[str, ...],
     filter_file: str | None,
@@ -153,7 +153,7 @@ def follow(ledger: Ledger, action: str, form: str, *, wait: bool = True) -> int:
     if answer.get("reason") == STALE_PLAN:
         click.echo(f"error: {answer['message']}", err=True)
         answer["errors"] = [{"reason": STALE_PLAN, "message": answer["message"]}]
-    emit(form, answer, lambda: result_lines(answer))
+    emit(form, answer, lambda: result_lines(answer, every=form == "wide"), answer["nodes"])
     return exit_code(answer)
 
 
@@ -221,7 +221,7 @@ def _answer_of(summary: ActionSummary, outcome: ActionOutcome | None) -> dict[st
     } | ({"impact": outcome.impact.model_dump()} if outcome.impact else {})
 
 
-def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
+def result_lines(answer: Mapping[str, Any], *, every: bool = False) -> Iterable[Any]:
     """The answer for people: what changed and why, then one line that sums it up."""
     words = {"changed": "would change"} if answer.get("dry_run") else {}
     rows = [
@@ -238,7 +238,8 @@ def result_lines(answer: Mapping[str, Any]) -> Iterable[Any]:
         ended = [(name, row["outcome"] or "not ended", f"{row['reason']} {row['message']}".strip()) for name, row in clusters.items()]
         yield grid(("cluster", "outcome", "reason"), [(name, words.get(outcome, outcome), why) for name, outcome, why in ended])
     if rows:
-        yield grid(("node", "outcome", "changes", "reason"), rows)
+        columns = ("node", "outcome", "changes", "reason")
+        yield from [grid(columns, rows)] if every else grouped(columns, rows, (1, 2, 3))
     counts = {words.get(kind, kind): number for kind, number in answer.get("counts", {}).items()}
     result, which = answer["result"] or str(answer.get("lifecycle")), f"{answer['id']}{' (dry run)' if answer.get('dry_run') else ''}"
     yield ended_line(which, result, counts, answer.get("message", ""), "clusters" if "clusters" in answer else "")

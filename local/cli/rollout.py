@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from local.cli.cloud import service
-from local.cli.inputs import accept_options
-from local.cli.output import BLOCKED, OK, PARTIAL, Failure, emit, grid, output_option
+from local.cli.inputs import accept_options, age, right_now
+from local.cli.output import BLOCKED, OK, PARTIAL, Failure, emit, grid, output_option, output_option_and
 from local.cli.relabel import if_interrupted
 from local.cli.service import Word
 from local.cli.stages import at, impact_lines, view
@@ -53,20 +54,25 @@ def start(name: str, supersede: bool, wait: bool, timeout: float | None, form: s
 @rollout.command()
 @click.argument("rollout", default="")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many.")
-@output_option
+@output_option_and("name", "wide")
 def status(rollout: str, limit: int, form: str) -> None:
     """Show where ROLLOUT stands; list the newest ones where none is named."""
     if rollout:
         tell(service().rollouts.get(rollout), form)
         return
     found = service().rollouts.newest(limit)
-    columns = ("id", "name", "revision", "phase", "waits for", "until", "started by")
-    rows = [(one.id, one.name, str(one.revision), one.phase, one.reason, at(one.until), one.started_by) for one in found]
-    emit(
-        form,
-        {"rollouts": [one.model_dump(mode="json") for one in found]},
-        lambda: [grid(columns, rows) if rows else "no rollouts yet"],
-    )
+    answer = {"rollouts": [one.model_dump(mode="json") for one in found]}
+    emit(form, answer, lambda: _listing(found[::-1], right_now(), wide=form == "wide"), [one.id for one in found[::-1]])
+
+
+def _listing(found: Sequence[RolloutStatus], now: datetime, *, wide: bool) -> Iterable[Any]:
+    """In 80 columns; `wide` adds until when it waits, and who started it."""
+    more = ("until", "started by") if wide else ()
+    rows = []
+    for one in found:
+        row = (one.id, one.name, str(one.revision), one.phase, age(one.started_at, now), one.reason)
+        rows.append((*row, at(one.until), one.started_by) if wide else row)
+    yield grid(("id", "name", "rev", "phase", "age", "waits for", *more), rows) if rows else "no rollouts yet"
 
 
 @rollout.command()

@@ -244,6 +244,7 @@ MASKS = [
     (re.compile(r"01M7ZBXTWV1ZFW0GSK0VTJ4ER(\d)"), r"SEED\1"),
     (re.compile(r"[0-9A-HJKMNP-TV-Z]{26}"), "ID"),
     (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+(\+00:00)?|\d{4}-\d{2}-\d{2} \d{2}:\d{2} UTC"), "TIME"),
+    (re.compile(r"(?<=\s)\d+[smh](?=\s)"), "AGE"),
     (re.compile(r" +"), " "),
     (re.compile(r"going on with action SEED\d, which an earlier command left open\n"), ""),
 ]
