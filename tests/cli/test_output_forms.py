@@ -18,7 +18,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def hundred(hullmark: Hullmark, site: Write, nodes: Write, monkeypatch: pytest.MonkeyPatch) -> Hullmark:
     """A hundred nodes, one of them already as revision 1 wants it."""
-    names = {f"n{number:03}": {} for number in range(99)}
+    names: dict[str, dict[str, str]] = {f"n{number:03}": {} for number in range(99)}
     monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{nodes(**names, odd={'rack': 'r1'})}")
     hullmark("documents", "stage", "-f", site(a_policy("racks", {}, {"rack": "r1"})))
     hullmark("documents", "commit", "-m", "racks as the design names them since the hall was rebuilt")
