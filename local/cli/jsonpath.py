@@ -1,7 +1,7 @@
 """`-o jsonpath=TEMPLATE`, as kubectl has it: text with `{.path}` in it, `{range .path[*]}…{end}` and `{"\\n"}`.
 
 A library would bring JSONPath's other dialect, without templates. What is not there prints nothing, as with kubectl; a template that
-can't be read is a Failure with the place.
+can't be read is refused before anything is done.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from local.cli.output import Failure
+
+class BadTemplate(Exception):
+    """A template that can't be read; the text says where and why."""
+
 
 Step = Callable[[Any], Iterator[Any]]
 """From one value to those that a step of a path leads to."""
@@ -46,13 +49,13 @@ class Part(NamedTuple):
 
 
 def check(template: str) -> str:
-    """The template itself. Raises Failure where it can't be read."""
+    """The template itself. Raises BadTemplate where it can't be read."""
     _parsed(template)
     return template
 
 
 def render(template: str, data: Any) -> str:
-    """What a template makes of a value. Raises Failure."""
+    """What a template makes of a value. Raises BadTemplate."""
     return "".join(_written(_parsed(template), json.loads(json.dumps(data, default=str))))
 
 
@@ -211,5 +214,5 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _wrong(template: str, why: str) -> Failure:
-    return Failure("Usage", f"-o jsonpath={template}: {why}")
+def _wrong(template: str, why: str) -> BadTemplate:
+    return BadTemplate(f"{template}: {why}")

@@ -76,9 +76,12 @@ class _Form(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if str(value).startswith(JSONPATH):
-            from local.cli.jsonpath import check
+            from local.cli.jsonpath import BadTemplate, check
 
-            return JSONPATH + check(str(value).removeprefix(JSONPATH))
+            try:
+                return JSONPATH + check(str(value).removeprefix(JSONPATH))
+            except BadTemplate as error:
+                self.fail(f"{JSONPATH}{error}", param, ctx)
         return super().convert(value, param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:

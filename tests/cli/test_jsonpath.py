@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from local.cli.jsonpath import render
-from local.cli.output import Failure
+from local.cli.jsonpath import BadTemplate, render
 
 PODS: Any = {
     "kind": "List",
@@ -62,5 +61,5 @@ def test_a_template_says_what_kubectl_would(template: str, said: str) -> None:
     ],
 )
 def test_a_template_that_cannot_be_read_says_where(template: str, why: str) -> None:
-    with pytest.raises(Failure, match=why):
+    with pytest.raises(BadTemplate, match=why):
         render(template, PODS)
