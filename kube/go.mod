@@ -1,4 +1,4 @@
-// What `kube/build` builds: kube-apiserver, kubectl and etcd, pinned and checksummed.
+// What `kube/build` builds: kube-apiserver, kubectl, etcd, kube-controller-manager and kube-scheduler, pinned and checksummed.
 // The replace lines repeat those of k8s.io/kubernetes' own go.mod, because a dependency's replace lines are ignored.
 module hullmark.dev/kube
 

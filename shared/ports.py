@@ -19,6 +19,8 @@ from shared.messages import Outgoing
 if TYPE_CHECKING:
     from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
     from shared.domain.versions.clusters import FleetCluster, VersionStep
+    from shared.domain.workloads.forecast import Budget, DaemonSet, Seen
+    from shared.domain.workloads.placement import Host
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -208,6 +210,29 @@ class Workloads(Protocol):
 
     def unschedulable(self) -> Mapping[str, int]:
         """By namespace, how many pods the scheduler has found no node for; namespaces without any are left out."""
+        ...
+
+
+@runtime_checkable
+class Scheduling(Protocol):
+    """What decides where a cluster's pods run; a Cluster may say this too. Every method may raise Refused or Unavailable, as it goes on."""
+
+    def hosts(self) -> Iterator[Host]:
+        """Every node, as pods are placed on it."""
+        ...
+
+    def daemon_set_pods(self) -> Iterator[DaemonSet]:
+        """Every DaemonSet that is not being deleted, with what it asks of nodes."""
+        ...
+
+    def budgets(self) -> Iterator[Budget]:
+        """Every PodDisruptionBudget."""
+        ...
+
+    def placed(self, nodes: Collection[str]) -> Iterator[Seen]:
+        """The pods on these nodes and the pending ones, page by page; pods on other nodes may be among them. Neither those that have ended
+        nor those that are being deleted.
+        """
         ...
 
 

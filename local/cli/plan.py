@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
+from local.cli.impact import node_lines, sum_lines
 from local.cli.inputs import LISTING_BYTES, ListedNodes, documents_option, read_bytes, read_files, read_filter
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, grouped, output_option_and
 from shared.domain.documents.reading import Source, read_nodes
@@ -30,6 +31,7 @@ from shared.world import Settings
 @click.option("--filter", "filter_file", metavar="FILE", help="Only nodes that this filter selects (docs/labels.md).")
 @click.option("--released", is_flag=True, help="Drift alone: each node against what is released to it, not the newest revision.")
 @click.option("--adopt", is_flag=True, help="Plan what `hullmark relabel --adopt` would do.")
+@click.option("--impact", is_flag=True, help="Say what the changes do to pods, too (docs/impact.md).")
 @click.option("--summary", is_flag=True, help="How many nodes each key changes on, in place of the nodes.")
 @click.option("--out", metavar="FILE", help="Save the plan for `hullmark relabel --plan FILE`.")
 @output_option_and("name", "wide", "markdown")
@@ -42,6 +44,7 @@ def plan(
     filter_file: str | None,
     released: bool,
     adopt: bool,
+    impact: bool,
     summary: bool,
     out: str | None,
     form: str,
@@ -54,7 +57,9 @@ def plan(
     """
     if released and (files or nodes_file or server_version):
         raise Failure("Usage", "--released compares clusters with what is released to them: leave -f, --nodes and --server-version out")
-    asked = _asked(target, filter_file, cluster, server_version, released, adopt)
+    if impact and nodes_file:
+        raise Failure("Usage", "--impact looks at a cluster's pods: leave --nodes out")
+    asked = _asked(target, filter_file, cluster, server_version, released, adopt).model_copy(update={"workloads": impact})
     listed = _listed(nodes_file) if nodes_file else None
     planned = _planned(asked, files, listed)
     answer = planned.model_dump(mode="json")
@@ -121,6 +126,8 @@ def _plan_lines(plan: LabelPlan, *, every: bool) -> Iterable[Any]:
         yield grid(("node", "reason", "message"), sorted(stays))
     if plan.missing:
         yield f"declared but not in cluster {plan.cluster}: {', '.join(plan.missing)}"
+    if plan.workloads:
+        yield from node_lines(plan.workloads)
     yield from _ending(plan)
 
 
@@ -136,7 +143,9 @@ def _summary_lines(plan: LabelPlan) -> Iterable[Any]:
 
 
 def _ending(plan: LabelPlan) -> Iterable[str]:
-    """What waits; then, last, the counts."""
+    """What happens to pods, and what waits; then, last, the counts."""
+    if plan.workloads:
+        yield from sum_lines(plan.workloads)
     if plan.waits:
         how = "`hullmark plan` shows what it would change" if plan.released else "`hullmark relabel` releases it"
         yield f"{plan.waits} to cluster {plan.cluster}; {how}"

@@ -23,6 +23,7 @@ from msgspec.json import Decoder
 from shared.adapters import kubernetes_workloads as workloads
 from shared.adapters.apiserver import PATIENT, TRIES, ApiServer, Login, Patience, StatusError
 from shared.adapters.kubernetes_pods import KubernetesPods
+from shared.adapters.kubernetes_scheduling import KubernetesScheduling
 from shared.adapters.kubernetes_tables import TABLE, WITHOUT_OBJECTS, ListMetadata, Table, available, statuses, tables
 from shared.adapters.kubernetes_workloads import DaemonSet
 from shared.domain.keys import is_subdomain
@@ -56,7 +57,7 @@ class _Version(msgspec.Struct):
 _object, _objects, _version = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version)
 
 
-class Kubernetes(KubernetesPods):
+class Kubernetes(KubernetesPods, KubernetesScheduling):
     """`shared.ports.Cluster` over one API server. `login` reads the credentials, on the first request and after a 401."""
 
     def __init__(self, login: Login, owner: Owner = HULLMARK, **settings: Any) -> None:

@@ -15,6 +15,7 @@ from shared.ports import Cluster, Refused
 from shared.work.intake import NO_REVISION, Refusal, Rejected, refuse_unknown
 from shared.work.limits import would_exceed
 from shared.work.planning import ByRelease, Counted, Declarations, Ground, Observed, decisions, record_of
+from shared.work.workloads import with_workloads
 from shared.world import World
 
 
@@ -32,7 +33,8 @@ def plan_committed(asked: PlanRequest, world: World) -> LabelPlan:
         plan = _plan_released(asked, name, in_force, revision, world)
     else:
         plan = _plan_measured(asked, revision, cluster, name, in_force, world)
-    return plan.model_copy(update={"waits": Waits.of(revision.number, in_force.state(name).base)})
+    plan = plan.model_copy(update={"waits": Waits.of(revision.number, in_force.state(name).base)})
+    return with_workloads(plan, cluster) if asked.workloads else plan
 
 
 def _plan_released(asked: PlanRequest, name: str, in_force: InForce, committed: Revision, world: World) -> LabelPlan:
@@ -54,7 +56,8 @@ def _plan_released(asked: PlanRequest, name: str, in_force: InForce, committed: 
 def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> LabelPlan:
     """Plan these documents against the cluster itself. Raises what `plan_committed` raises."""
     name, cluster = _cluster(asked, declared, world)
-    return _plan_measured(asked, declared, cluster, name, world.releases.look(), world)
+    plan = _plan_measured(asked, declared, cluster, name, world.releases.look(), world)
+    return with_workloads(plan, cluster) if asked.workloads else plan
 
 
 def _plan_measured(asked: PlanRequest, declared: Declarations, cluster: Cluster, name: str, in_force: InForce, world: World) -> LabelPlan:

@@ -15,6 +15,7 @@ from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.selection import Selection, names_listed
 from shared.domain.nodes import Node
 from shared.domain.outcomes import KeyChange, OutcomeKind
+from shared.domain.workloads.impact import WorkloadImpact
 
 
 class PlanRequest(Selection):
@@ -29,6 +30,7 @@ class PlanRequest(Selection):
     cluster: str | None = Field(default=None, max_length=253, description="Default: the default cluster.")
     server_version: str | None = Field(default=None, max_length=64, description="Plan aliases for this version instead of the cluster's.")
     released: bool = Field(default=False, description="Plan each node by what is released to it: drift alone.")
+    workloads: bool = Field(default=False, description="Say what the changes do to pods, too: it lists the pods of these nodes.")
 
     @model_validator(mode="after")
     def _says_which_nodes(self) -> Self:
@@ -103,6 +105,8 @@ class LabelPlan(BaseModel):
     """Of a plan of more than named nodes: how many change, lose labels, have others' values replaced."""
     beyond: Beyond | None = None
     """Which limit keeps a relabel of these nodes from being sent out, and how to accept it; null where none does."""
+    workloads: WorkloadImpact | None = None
+    """What the changes do to pods; null where that was not asked for."""
 
     @property
     def failing(self) -> int:
@@ -124,9 +128,10 @@ class LabelPlan(BaseModel):
     def summary(self) -> dict[str, Any]:
         """The plan with counts in place of names."""
         counts = {"changing": len(self.nodes), "unchanged": self.unchanged, "missing": len(self.missing), "blocked": len(self.blocked)}
-        head = self.model_dump(
-            mode="json", include={"revision", "waits", "released", "unreleased", "cluster", "server_version", "impact", "beyond"}
-        )
+        fields = {"revision", "waits", "released", "unreleased", "cluster", "server_version", "impact", "beyond", "workloads"}
+        head = self.model_dump(mode="json", include=fields)
+        if self.workloads:
+            head["workloads"] |= {"nodes": len(self.workloads.nodes)}
         return head | counts | {"keys": {key: count.model_dump() for key, count in self.keys().items()}}
 
 
