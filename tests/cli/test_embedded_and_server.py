@@ -105,6 +105,7 @@ COMMITTED = [
     *both("plan", "--filter", "nobody.json"),
     *both("plan", "--filter", "all.json"),
     *both("plan", "--filter", "crooked.json"),
+    *both("plan", "--impact", "--target", "cp01,gpu01"),
     *both("plan", "--cluster", "nowhere"),
     *both("plan", "--server-version", "1.17.3", "--target", "cp01"),
     *both("plan", "--nodes", str(NODES), "--target", "cp01"),
