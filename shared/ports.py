@@ -17,6 +17,8 @@ from shared.domain.nodes import Owner as Owner
 from shared.messages import Outgoing
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
     from shared.domain.versions.clusters import FleetCluster, VersionStep
     from shared.domain.workloads.forecast import Budget, DaemonSet, Seen
@@ -188,6 +190,15 @@ class Pods(Protocol):
 
         Raises Stale where the pod is gone, another, or changed since.
         """
+        ...
+
+
+@runtime_checkable
+class LastWrites(Protocol):
+    """When a node was last changed, and by whom; a Cluster may say this too. May raise Refused or Unavailable."""
+
+    def last_writes(self, name: str) -> Mapping[str, datetime]:
+        """By field manager, when it last set a field of the node or changed the value of one; empty where there is no such node."""
         ...
 
 

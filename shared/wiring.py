@@ -134,7 +134,7 @@ def _open_cluster(access: Access | OperatorAccess, name: str, store: ObjectStore
         from shared.adapters.simulated import Simulated as SimulatedCluster
 
         file = way.path
-        return SimulatedCluster(store, name, lambda: _seed(file), owner=settings.field_managers)
+        return SimulatedCluster(store, name, lambda: _seed(file), owner=settings.field_managers, clock=clock_from(settings))
     from shared.adapters.kubernetes import Kubernetes
 
     login, owner = _login(way, settings), settings.field_managers

@@ -14,8 +14,9 @@ from local.cli.cloud import service
 from local.cli.impact import node_lines, sum_lines
 from local.cli.inputs import LISTING_BYTES, ListedNodes, documents_option, read_bytes, read_files, read_filter
 from local.cli.output import BLOCKED, PENDING, Failure, emit, grid, grouped, output_option_and
+from local.cli.stages import at
 from shared.domain.documents.reading import Source, read_nodes
-from shared.domain.labels.plans import LabelPlan, PlanRequest
+from shared.domain.labels.plans import LabelPlan, NodePlan, PlanRequest
 from shared.domain.labels.selection import names_listed
 from shared.domain.site import DeclaredSite, Site, load
 from shared.work.plans import plan_nodes
@@ -116,8 +117,12 @@ def _planned(asked: PlanRequest, files: Sequence[str], listed: ListedNodes | Non
 
 
 def _plan_lines(plan: LabelPlan, *, every: bool) -> Iterable[Any]:
-    columns = ("node", "change", "why")
-    rows = [(name, str(change), node.reasons.get(change.key, "")) for name, node in plan.nodes.items() for change in node.by_key]
+    columns = ("node", "change", "last written" if plan.released else "why")
+    rows = [
+        (name, str(change), last_written(node, change.key) if plan.released else node.reasons.get(change.key, ""))
+        for name, node in plan.nodes.items()
+        for change in node.by_key
+    ]
     if rows:
         yield from [grid(columns, rows)] if every else grouped(columns, rows, (1, 2))
     stays = [(name, why.reason, why.message) for name, why in plan.blocked.items()]
@@ -129,6 +134,12 @@ def _plan_lines(plan: LabelPlan, *, every: bool) -> Iterable[Any]:
     if plan.workloads:
         yield from node_lines(plan.workloads)
     yield from _ending(plan)
+
+
+def last_written(node: NodePlan, key: str) -> str:
+    """When the holders of a drifted label last wrote; empty where nobody recorded it."""
+    there = node.from_.get(key)
+    return at(there.at) if there and there.at else ""
 
 
 def _summary_lines(plan: LabelPlan) -> Iterable[Any]:

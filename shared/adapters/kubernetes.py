@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import datetime
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -27,7 +28,7 @@ from shared.adapters.kubernetes_scheduling import KubernetesScheduling
 from shared.adapters.kubernetes_tables import TABLE, WITHOUT_OBJECTS, ListMetadata, Table, available, statuses, tables
 from shared.adapters.kubernetes_workloads import DaemonSet
 from shared.domain.keys import is_subdomain
-from shared.domain.nodes import Node, NodeObject
+from shared.domain.nodes import Node, NodeObject, WrittenObject
 from shared.ports import HULLMARK, Conflict, NodeGone, Owner, Refused, Stale, Unavailable
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ class _Version(msgspec.Struct):
     version: str = msgspec.field(name="gitVersion")
 
 
-_object, _objects, _version = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version)
+_object, _objects, _version, _written = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version), Decoder(WrittenObject)
 
 
 class Kubernetes(KubernetesPods, KubernetesScheduling):
@@ -118,10 +119,18 @@ class Kubernetes(KubernetesPods, KubernetesScheduling):
         raise Unavailable(f"GET {path}: the listing expired between its pages three times")
 
     def node(self, name: str) -> Node | None:
+        read = self._one(_object, name)
+        return read.node() if read else None
+
+    def last_writes(self, name: str) -> Mapping[str, datetime]:
+        read = self._one(_written, name)
+        return read.last_writes() if read else {}
+
+    def _one(self, decoder: Decoder[A], name: str) -> A | None:
         if not is_subdomain(name):
             return None
         try:
-            return self._read(_object, _path(name), headers=_ONE).node()
+            return self._read(decoder, _path(name), headers=_ONE)
         except StatusError as rejected:
             if rejected.code == 404:
                 return None

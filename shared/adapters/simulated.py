@@ -26,6 +26,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
@@ -50,6 +51,8 @@ class _Manager(msgspec.Struct, frozen=True):
     operation: str
     """`Apply` or `Update`: with the name, what an owner is."""
     keys: frozenset[str]
+    at: datetime | None = None
+    """When it last set one of the keys or changed its value; None where nobody recorded it."""
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -93,12 +96,13 @@ class Simulated:
         *,
         version: str = "",
         owner: Owner = HULLMARK,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         before: Callable[[str, str], None] = _nothing_happens,
         interrupt: Callable[[], None] = lambda: None,
     ) -> None:
         self.before, self.interrupt, self.owner = before, interrupt, owner
         self._store, self._folder = store, f"clusters/{name}/"
-        self._seed_nodes, self._seed_version = seed, version
+        self._seed_nodes, self._seed_version, self._clock = seed, version, clock
         self._seeded: _Seed | None = None
         self._lock = threading.RLock()
         self._known: dict[str, tuple[int, _State]] = {}
@@ -134,6 +138,14 @@ class Simulated:
         self.before("node", name)
         version, state = self._newest(name)
         return None if state is None or state.deleted else _node(name, version, state)
+
+    def last_writes(self, name: str) -> Mapping[str, datetime]:
+        self.before("last_writes", name)
+        _, state = self._newest(name)
+        if state is None or state.deleted:
+            return {}
+        recorded = sorted((entry.at, entry.name) for entry in state.managers if entry.at)
+        return {manager: at for at, manager in recorded}
 
     def apply_labels(self, name: str, uid: str, labels: Mapping[str, str], *, manager: str = "", force: bool = True) -> Node:
         self.before("apply_labels", name)
@@ -185,7 +197,7 @@ class Simulated:
         if state is not None and not state.deleted:
             raise Refused("AlreadyExists", f'nodes "{name}" already exists')
         registered = _State(str(uuid.uuid4()), {}, kubelet_version=kubelet_version, ready=ready)
-        new = _update(registered, manager, dict(labels or {}))
+        new = _stamped(registered, _update(registered, manager, dict(labels or {})), self._clock())
         if not self._write(name, version, new):
             _, there = self._newest(name)
             if there is None or there.uid != new.uid:
@@ -250,7 +262,7 @@ class Simulated:
             version, state = self._newest(name)
             if state is None or state.deleted:
                 raise NodeGone(f"no node {name!r}")
-            changed = change(version, state)
+            changed = _stamped(state, change(version, state), self._clock())
             if changed == state:
                 return _node(name, version, state)
             self.interrupt()
@@ -424,6 +436,17 @@ def _with(state: _State, labels: dict[str, str], managers: Iterable[_Manager]) -
     """The state with these labels; managers without keys go, and their order never makes a difference."""
     kept = sorted((entry for entry in managers if entry.keys), key=lambda entry: (entry.name, entry.operation))
     return msgspec.structs.replace(state, labels=labels, managers=tuple(kept), tracked=True)
+
+
+def _stamped(before: _State, after: _State, now: datetime) -> _State:
+    """The state with the times of its managers: now for whoever gained a key or changed the value of one."""
+
+    def at(entry: _Manager) -> datetime | None:
+        was = next((each for each in before.managers if (each.name, each.operation) == (entry.name, entry.operation)), None)
+        same = was is not None and entry.keys <= was.keys and all(before.labels.get(key) == after.labels.get(key) for key in entry.keys)
+        return was.at if was and same else now
+
+    return msgspec.structs.replace(after, managers=tuple(msgspec.structs.replace(entry, at=at(entry)) for entry in after.managers))
 
 
 def _state(node: Node) -> _State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -142,6 +143,29 @@ class NodeListing(msgspec.Struct):
 
     kind: str = ""
     items: list[NodeObject] | None = None
+
+
+class _Entry(msgspec.Struct):
+    manager: str = ""
+    time: datetime | None = None
+
+
+class _Entries(msgspec.Struct):
+    entries: list[_Entry] | None = msgspec.field(name="managedFields", default=None)
+
+
+class WrittenObject(msgspec.Struct):
+    """Of an object, only when its field managers last changed it."""
+
+    metadata: _Entries
+
+    def last_writes(self) -> dict[str, datetime]:
+        """By field manager, the time of its newest entry."""
+        last: dict[str, datetime] = {}
+        for entry in self.metadata.entries or ():
+            if entry.time:
+                last[entry.manager] = max(last.get(entry.manager, entry.time), entry.time)
+        return last
 
 
 def ownership(entries: Iterable[ManagedFields]) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, frozenset[str]]]:

@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from shared.domain.labels.planning import Settled, Write
-from shared.domain.labels.plans import LabelPlan, PlanRequest, Waits, label_plan
+from shared.domain.labels.plans import LabelPlan, PlanRequest, Waits, dated, label_plan
 from shared.domain.labels.tally import Tally
 from shared.ledger.declared import Declared
 from shared.ledger.releases import InForce
 from shared.ledger.revisions import Revision
-from shared.ports import Cluster, Refused
+from shared.ports import Cluster, LastWrites, Refused
 from shared.work.intake import NO_REVISION, Refusal, Rejected, refuse_unknown
 from shared.work.limits import would_exceed
 from shared.work.planning import ByRelease, Counted, Declarations, Ground, Observed, decisions, record_of
 from shared.work.workloads import with_workloads
 from shared.world import World
+
+DATED = 500
+"""Drifted nodes that are read again, one by one, for when their labels' holders last wrote; a plan of more shows no times for the rest."""
 
 
 def plan_committed(asked: PlanRequest, world: World) -> LabelPlan:
@@ -50,7 +53,16 @@ def _plan_released(asked: PlanRequest, name: str, in_force: InForce, committed: 
             yield node, decision
 
     plan = label_plan(decided(), revision=basis.revision or None, cluster=name, server_version=basis.main().server_version)
+    _say_when(plan, basis.cluster)
     return plan.model_copy(update={"released": True, "unreleased": unreleased})
+
+
+def _say_when(plan: LabelPlan, cluster: Observed) -> None:
+    """Add when the holders of drifted labels last wrote, where the cluster says so: one read for each node, of few enough nodes."""
+    if isinstance(cluster, LastWrites):
+        names = [name for name, node in plan.nodes.items() if node.from_][:DATED]
+        for name, writes in zip(names, cluster.spread(cluster.last_writes, names), strict=True):
+            plan.nodes[name] = dated(plan.nodes[name], writes)
 
 
 def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> LabelPlan:

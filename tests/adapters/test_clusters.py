@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
 import pytest
@@ -18,7 +19,7 @@ from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.simulated import GROUP, Simulated
 from shared.adapters.store import open_store
 from shared.domain.nodes import Node
-from shared.ports import Cluster, Conflict, NodeGone, ObjectStore, Readiness, Refused, Stale, StoreError, Unavailable, Workloads
+from shared.ports import Cluster, Conflict, LastWrites, NodeGone, ObjectStore, Readiness, Refused, Stale, StoreError, Unavailable, Workloads
 
 
 class Others(Protocol):
@@ -66,6 +67,37 @@ def test_a_cluster_without_nodes_lists_none(world: World) -> None:
 def test_what_cannot_be_a_nodes_name_names_no_node(world: World, name: str) -> None:
     world.others.create("n1", {})
     assert world.cluster.node(name) is None
+
+
+def test_a_node_says_when_each_manager_last_wrote(world: World) -> None:
+    assert isinstance(world.cluster, LastWrites)
+    begun = datetime.now(UTC).replace(microsecond=0)
+    uid = world.others.create("n1", {"zone": "a"}, manager="kubelet")
+    world.others.set_labels("n1", {"team": "x"}, "a-colleague")
+    world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+    first = world.cluster.last_writes("n1")
+    assert set(first) == {"kubelet", "a-colleague", "hullmark"}
+    assert all(begun <= at <= datetime.now(UTC) for at in first.values())
+
+    world.cluster.apply_labels("n1", uid, {"rack": "r1"})
+    assert world.cluster.last_writes("n1") == first, "what changes nothing is no write"
+    world.others.set_labels("n1", {"team": "y"}, "a-colleague")
+    world.others.set_labels("n1", {"zone": "b"}, "a-colleague")
+    after = world.cluster.last_writes("n1")
+    assert after["a-colleague"] >= first["a-colleague"]
+    assert after["hullmark"] == first["hullmark"]
+    assert after.get("kubelet", first["kubelet"]) == first["kubelet"], "whose key is taken wrote nothing"
+    assert world.cluster.last_writes("n2") == {}
+    assert world.cluster.last_writes("../n1") == {}
+
+
+def test_whose_label_was_taken_wrote_nothing() -> None:
+    moments = iter(datetime(2026, 11, day, tzinfo=UTC) for day in (20, 21, 22))
+    cluster = Simulated(open_store("memory:"), clock=lambda: next(moments))
+    cluster.create("n1", {"zone": "a", "arch": "x"}, "kubelet")
+    cluster.set_labels("n1", {"zone": "b"}, "a-colleague")
+    cluster.set_labels("n1", {"team": "x"}, "another")
+    assert {manager: at.day for manager, at in cluster.last_writes("n1").items()} == {"kubelet": 20, "a-colleague": 21, "another": 22}
 
 
 def test_a_node_is_read_with_its_labels_and_their_owners(world: World) -> None:

@@ -284,3 +284,31 @@ def test_no_text_ends_a_workflow_command_or_begins_another() -> None:
     where = "file=a%3Ab%2Cc%25%0A%3A%3Awarning%3A%3Ax.yaml,line=1,col=1,endColumn=1,title=Syntax"
     assert told == [f"::error {where}::K/n: 100 %25 wrong%0D%0A::set-output name=x::y"]
     jsonschema_rs.validate(SHAPE, sarif([Finding("warning", Problem(file, 0, "", "", "Odd", message))], []), validate_formats=True)
+
+
+def test_the_nightly_report_of_drift_says_who_and_when_and_writes_nothing(
+    hullmark: Hullmark, site: Write, nodes: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{nodes(n1={}, n2={})}")
+    monkeypatch.setenv("HULLMARK_NOW", "2026-11-21T12:00:00Z")
+    hullmark("documents", "stage", "-f", site(a_policy("racks", {}, {"rack": "r7"})))
+    hullmark("documents", "commit")
+    hullmark("relabel", "--all")
+    calm = hullmark("plan", "--released", "-o", "markdown")
+    assert (calm.code, "**No drift**, 2 unchanged. Revision 1." in calm.out) == (0, True)
+
+    monkeypatch.setenv("HULLMARK_NOW", "2026-11-22T01:02:03Z")
+    hullmark("simulate", "label", "n1", "rack=r9", "--as", "a-colleague", "--no-event")
+    hullmark("simulate", "label", "n2", "rack-", "--as", "a-colleague", "--no-event")
+    drifted = hullmark("plan", "--released", "-o", "markdown")
+    assert drifted.code == 2
+    assert drifted.out.startswith("<!-- hullmark drift -->\n")
+    assert "| **take over** | `rack` | `r9` | `r7` | `a-colleague` | 1: `n1` | 2026-11-22 01:02 UTC |" in drifted.out
+    assert "| missing | `rack` | (none) | `r7` |  | 1: `n2` | not recorded |" in drifted.out
+    assert hullmark("plan", "--released", "-o", "json").json["nodes"]["n1"]["from"]["rack"] == {
+        "value": "r9",
+        "holders": ["a-colleague"],
+        "at": "2026-11-22T01:02:03Z",
+    }
+    assert "2026-11-22 01:02 UTC" in hullmark("plan", "--released").out
+    assert hullmark("nodes", "n1", "-o", "json").json["nodes"]["n1"]["labels"]["rack"] == "r9", "a report writes nothing"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
@@ -13,7 +16,7 @@ from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.planning import Rules, plan_node, subject
 from shared.domain.labels.plans import Differs, Done, Due, LabelPlan, judge, label_plan
 from shared.domain.labels.policies import Policies
-from shared.domain.nodes import OWNER, Node
+from shared.domain.nodes import OWNER, Node, WrittenObject
 from shared.domain.outcomes import Changes, KeyChange
 from tests.stories.fleet import a_policy
 
@@ -216,3 +219,11 @@ def test_what_is_no_plan_is_refused_with_where_and_why(plan: Any, says: str) -> 
     with pytest.raises(ValidationError) as refused:
         BoundPlan.model_validate({"cluster": "default", "revision": 1} | plan if isinstance(plan, dict) else plan)
     assert says in "; ".join(f"{'.'.join(map(str, flaw['loc']))} {flaw['msg']}" for flaw in refused.value.errors())
+
+
+def test_of_a_manager_with_several_entries_the_newest_counts() -> None:
+    """The kubelet has one for the node and one for its status."""
+    entries = [{"manager": "kubelet", "time": f"2026-11-{day}T10:00:00Z"} for day in (20, 22, 21)] + [{"manager": "from-before"}]
+    written = msgspec.json.decode(json.dumps({"metadata": {"managedFields": entries}}).encode(), type=WrittenObject)
+    assert written.last_writes() == {"kubelet": datetime(2026, 11, 22, 10, tzinfo=UTC)}
+    assert msgspec.json.decode(b'{"metadata": {"managedFields": null}}', type=WrittenObject).last_writes() == {}

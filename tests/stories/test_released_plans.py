@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from shared.domain.labels.plans import LabelPlan, PlanRequest
@@ -42,6 +43,20 @@ def test_what_is_committed_is_no_drift_and_what_a_colleague_changed_is(fleet: Fl
     drifted = planned(fleet, released=True)
     assert changes(drifted) == {"n2": {"rack": "r1"}}
     assert drifted.nodes["n2"].takeovers == ["rack"]
+
+
+def test_drift_says_when_its_holder_last_wrote(fleet: Fleet) -> None:
+    fleet.has_nodes(n1={}, n2={})
+    fleet.commits(a_policy("racks", {}, {"rack": "r1"}), adopted=False)
+    fleet.relabels()
+    before = datetime.now(UTC)
+    fleet.cluster.set_labels("n1", {"rack": "mine"}, "a-colleague")
+    fleet.cluster.set_labels("n2", {"rack": None}, "a-colleague")
+    drifted = planned(fleet, released=True).nodes
+    there = drifted["n1"].from_["rack"]
+    assert (there.holders, there.at is not None and there.at >= before) == (["a-colleague"], True)
+    assert drifted["n2"].from_ == {}, "a label that is gone has no holder"
+    assert "at" not in planned(fleet).model_dump(mode="json")["nodes"]["n1"]["from"]["rack"], "a plan of a revision asks nothing more"
 
 
 def test_each_node_is_compared_with_its_own_release(fleet: Fleet) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -14,7 +15,7 @@ from shared.domain.labels.impact import Beyond, Impact
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.selection import Selection, names_listed
 from shared.domain.nodes import Node
-from shared.domain.outcomes import KeyChange, OutcomeKind
+from shared.domain.outcomes import Before, KeyChange, OutcomeKind
 from shared.domain.workloads.impact import WorkloadImpact
 
 
@@ -192,3 +193,12 @@ def node_plan(write: Write) -> NodePlan:
         reasons=dict(write.reasons),
         conflict=write.conflict,
     )
+
+
+def dated(node: NodePlan, writes: Mapping[str, datetime]) -> NodePlan:
+    """A node's plan with the time at which the holders of each label last changed the node. `writes`: by field manager."""
+
+    def last(there: Before) -> Before:
+        return there.model_copy(update={"at": max((writes[holder] for holder in there.holders if holder in writes), default=None)})
+
+    return node.model_copy(update={"from_": {key: last(there) for key, there in node.from_.items()}})
