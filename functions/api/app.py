@@ -18,6 +18,7 @@ from werkzeug.exceptions import BadRequest
 
 from functions.api import (
     actions,
+    changes,
     configdocs,
     explaining,
     health,
@@ -29,6 +30,8 @@ from functions.api import (
     revisions,
     rights,
     rollouts,
+    search,
+    sync,
     tasks,
     versions,
 )
@@ -114,7 +117,8 @@ def application() -> OpenAPI:
     app.url_map.strict_slashes = False
     for noun in (actions, configdocs, revisions, tasks, nodes, explaining, plans, rollouts, holds, versions, health):
         app.register_api(noun.routes)
-    app.register_blueprint(page.routes)
+    for pages in (page, sync, changes, search):
+        app.register_blueprint(pages.routes)
     app.before_request(identity.same_site)
     app.before_request(identity.identify)
     app.before_request(rights.permit)

@@ -9,7 +9,7 @@ from functions.api.standing import Standing, recalled
 from shared.domain.actions import UNREADABLE
 from shared.domain.labels.reach import ClusterReach
 from shared.domain.names import WHOLE_SITE
-from shared.domain.overview import OutOfSync, counted, out_of_sync
+from shared.domain.overview import FleetSync, counted, sync_of
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.work.reach import reaches
@@ -33,7 +33,7 @@ class FleetOverview:
     rejected: str
     """Who took the newest revision back, so that nothing releases it; else empty."""
     clusters: list[str]
-    out_of_sync: list[OutOfSync]
+    sync: FleetSync
     running: list[Standing]
     recent: list[Standing]
     """Newest first."""
@@ -96,7 +96,7 @@ def look(world: World) -> FleetOverview:
         trouble=trouble,
         rejected=world.revisions.rejection(number) if revision else "",
         clusters=sorted(known),
-        out_of_sync=out_of_sync(of_nodes),
+        sync=sync_of(of_nodes),
         running=[standing for standing in recent if not standing.outcome],
         recent=recent,
         results=counted(ended),

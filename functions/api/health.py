@@ -57,9 +57,9 @@ def _versions(revision: Revision | None, world: World) -> list[Family]:
 
 
 def _gauges(fleet: FleetOverview, unreadable: int, now: datetime) -> list[Family]:
-    clusters = sorted({*fleet.clusters, *(bad.cluster for bad in fleet.out_of_sync)})
+    clusters = sorted({*fleet.clusters, *fleet.sync.looked_at})
     ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
-    bad = tuple(Sample(sum(node.cluster == name for node in fleet.out_of_sync), {"cluster": name}) for name in clusters)
+    bad = tuple(Sample(fleet.sync.count(cluster=name), {"cluster": name}) for name in clusters)
     readable = [reach for reach in fleet.reaches if not reach.trouble]
     base = tuple(Sample(reach.base or 0, {"cluster": reach.cluster}) for reach in readable)
     newest = tuple(Sample(reach.newest, {"cluster": reach.cluster}) for reach in readable)
@@ -67,7 +67,7 @@ def _gauges(fleet: FleetOverview, unreadable: int, now: datetime) -> list[Family
     return [
         Family("hullmark_actions", "Ended actions among the newest, by name and result.", "gauge", ended),
         Family("hullmark_actions_open", "Actions that have not ended.", "gauge", (Sample(len(fleet.running)),)),
-        Family("hullmark_nodes_not_true", "Nodes that their newest action left out of sync.", "gauge", bad),
+        Family("hullmark_nodes_not_true", "Nodes that their newest action left out of sync, or a blocked one would change.", "gauge", bad),
         Family("hullmark_revision", "The newest committed revision.", "gauge", (Sample(fleet.newest),)),
         Family("hullmark_revision_base", "The revision of every node without one of its own; 0 for none.", "gauge", base),
         Family("hullmark_revision_released", "The newest revision that is released to any node; 0 for none.", "gauge", newest),

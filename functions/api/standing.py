@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from functions.api.answers import ApiError, Said
-from shared.domain.actions import UNREADABLE, UNSUCCESSFUL, ActionOutcome, ActionRequest, Lifecycle, Plan, conclude, lifecycle
+from shared.domain.actions import UNREADABLE, ActionOutcome, ActionRequest, Lifecycle, Plan, conclude, lifecycle
 from shared.domain.labels.impact import Accepting, Impact
 from shared.domain.names import RELABEL_NODES, UPDATE_VERSIONS
 from shared.domain.outcomes import Outcome
-from shared.domain.overview import in_short
+from shared.domain.overview import OutOfSync, in_short, kind_of
 from shared.ports import ObjectStore
 from shared.world import World
 
@@ -150,8 +150,15 @@ def parameters_of(asked: ActionRequest) -> dict[str, Any]:
 
 
 def needing_attention(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return the failed, missing, stopped and skipped nodes."""
-    return [outcome for outcome in outcomes if outcome.outcome in UNSUCCESSFUL or outcome.outcome in ("skipped", "waiting")]
+    """Return the nodes that are still out of sync: failed, missing, skipped (a conflict beside changes too), waiting, stopped."""
+    return [outcome for outcome in outcomes if kind_of(outcome)]
+
+
+def known_to_be_bad(request: ActionRequest, known: ActionOutcome | None) -> list[OutOfSync]:
+    """Return the same, each with its cluster, by what is known of an action."""
+    outcomes = known.outcomes if known else []
+    found = (OutOfSync.of(request.cluster, outcome, request.id, known.revision if known else 0) for outcome in outcomes)
+    return [node for node in found if node]
 
 
 def in_one_line(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ import functions_framework
 import pytest
 
 from functions.api.buttons import buttons
-from functions.api.page import ticked
+from functions.api.rendering import ticked
 from local import steps
 from shared.work import rollouts
 from tests.api.conftest import FrontDoor
@@ -143,7 +143,7 @@ def test_looking_at_a_button_presses_nothing(rolling: Rolling, waiting: str) -> 
 def test_a_reader_sees_the_buttons_disabled_with_the_reason_and_is_refused_anyway(rolling: Rolling, waiting: str) -> None:
     reader = functions_framework.create_app("api_reader", str(steps.load().steps["api_reader"].source)).test_client()
     for page in ("/", f"/rollouts/{waiting}", f"/rollouts/{waiting}/revert"):
-        html = reader.get(page).text
+        html = reader.get(page).text.partition("<main")[2].partition("</main>")[0]
         assert html.count("<button") == html.count(" disabled aria-describedby=") > 0
         assert "A member of api_invokers presses" in in_words(html)
     refused = press(rolling.door, waiting, "revert", client=reader)

@@ -134,10 +134,16 @@ def test_the_document_describes_every_call_and_every_route_is_in_it() -> None:
     pages = {
         "/",
         "/actions/{action}",
+        "/actions/{action}/causes/{cause}",
+        "/causes/{cause}",
+        "/live",
         "/nodes/{node}",
         "/reasons/{code}",
+        "/revisions",
+        "/revisions/{revision}",
         "/rollouts/{rollout}",
         "/rollouts/{rollout}/{verb}",
+        "/search",
         "/versions",
         "/versions/{cluster}",
     }

@@ -83,6 +83,21 @@ CONTRAST = """() => {
 }"""
 
 
+HEADINGS = """() => {
+  const levels = [...document.querySelectorAll('h1, h2, h3, h4')].filter(each => each.offsetParent).map(each => Number(each.tagName[1]));
+  const wrong = levels.filter((level, n) => n ? level > levels[n - 1] + 1 || level === 1 : level !== 1);
+  return levels.length ? wrong : ['none'];
+}"""
+NAMELESS = """() => {
+  const all = selector => [...document.querySelectorAll(selector)];
+  const heads = all('th').filter(each => !each.scope);
+  const fields = all('input:not([type=hidden]), textarea, progress').filter(each => !(each.labels.length || each.ariaLabel));
+  const links = all('a, button').filter(each => !each.textContent.trim());
+  const twice = all('[id]').filter((each, n, every) => every.findIndex(other => other.id === each.id) !== n);
+  return [...heads, ...fields, ...links, ...twice].map(each => each.outerHTML.slice(0, 80));
+}"""
+
+
 @dataclass
 class Site:
     """A fleet with a bit of everything, and where its page is."""
@@ -332,7 +347,9 @@ def looked_at(page: Page, name: str) -> str:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), "wider than the screen"
     faint: list[Any] = [each for each in page.evaluate(CONTRAST) if each["ratio"] < 4.5]
     assert faint == [], "WCAG AA wants a contrast of 4.5"
-    assert page.evaluate("document.scripts.length") == 0
+    assert page.evaluate("document.scripts.length") == 1
+    assert page.evaluate(HEADINGS) == [], "headings in order, one h1"
+    assert page.evaluate(NAMELESS) == [], "each table's header says what it heads, each field has a name"
     return page.inner_text("body")
 
 
@@ -343,7 +360,15 @@ def test_the_page_shows_what_is_out_of_sync_and_why_what_runs_and_what_happened(
     for told in ("compute17", "missing", "NodeNotFound", "compute05", "failed", "a-colleague-with-kubectl", "compute06", "skipped"):
         assert told in out_of_sync
     assert "compute01" not in out_of_sync
-    assert "3\nnodes out of sync" in text
+    assert "3 nodes out of sync" in text
+    tiles = page.locator(".tiles").first.inner_text().split("\n")
+    assert dict(zip(tiles[1::2], tiles[::2], strict=True)) == {
+        "in sync": "10",
+        "failed": "1",
+        "missing": "1",
+        "skipped": "1",
+        "waiting": "0",
+    }
     assert "2\nnewest revision, waits to be released" in text
     releases = " ".join(page.inner_text("#releases tbody").split())
     assert releases == "default revision 1 11 nodes at revision 2, 1 override revision 2 committed 3 h ago"

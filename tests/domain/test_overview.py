@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.domain.actions import ActionOutcome, ActionRequest
+from shared.domain.labels.impact import Impact
 from shared.domain.outcomes import Outcome
-from shared.domain.overview import counted, in_short, out_of_sync
+from shared.domain.overview import causes, counted, in_short, out_of_sync, sync_of
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 Ended = tuple[ActionRequest, ActionOutcome]
@@ -56,7 +57,7 @@ def test_actions_are_counted_by_name_and_result() -> None:
     assert found == {("update_labels", "success"): 2, ("update_site", "expired"): 1}
 
 
-WORDS = st.sampled_from(["changed", "unchanged", "missing", "skipped", "failed", "stopped"])
+WORDS = st.sampled_from(["changed", "unchanged", "missing", "skipped", "failed", "stopped", "waiting"])
 ACTIONS = st.lists(
     st.builds(
         ended,
@@ -72,4 +73,72 @@ ACTIONS = st.lists(
 
 @given(ACTIONS)
 def test_an_outcome_in_short_says_the_same_of_the_fleet(actions: list[Ended]) -> None:
-    assert out_of_sync([(request, in_short(request, outcome)) for request, outcome in actions]) == out_of_sync(actions)
+    assert sync_of([(request, in_short(request, outcome)) for request, outcome in actions]) == sync_of(actions)
+
+
+def bad(subject: str, word: str, reason: str = "", message: str = "") -> Outcome:
+    return Outcome.model_validate({"subject": subject, "outcome": word, "reason": reason, "message": message})
+
+
+def with_outcomes(action: Ended, *outcomes: Outcome, **told: Any) -> Ended:
+    request, outcome = action
+    counts = {"any": len(outcomes)} if outcomes else {}
+    return request, outcome.model_copy(update={"outcomes": list(outcomes), "counts": counts, **told})
+
+
+def blocked(name: str, nodes: int, **asked: Any) -> Ended:
+    impact = Impact(cluster="c", nodes=200, changes=nodes, removals=nodes, removed={"rack": nodes})
+    return with_outcomes(ended(name, {}, result="blocked", **asked), reason="TooManyRemovals", message="so many", impact=impact)
+
+
+def test_a_node_that_changed_beside_a_conflict_is_out_of_sync_as_skipped() -> None:
+    sweep = ended("update_site", {})
+    found = sync_of([with_outcomes(sweep, bad("n1", "changed", "Conflict", "rack is 'r1' by kubectl"), bad("n2", "changed"))])
+    assert [(node.outcome.subject, node.kind) for node in found.nodes] == [("n1", "skipped")]
+    assert (found.count("skipped"), found.in_sync) == (1, 1)
+
+
+def test_nodes_that_wait_for_the_limits_count() -> None:
+    waiting = [bad(f"n{number}", "waiting", "LossLimit", f"n{number} would lose zone") for number in range(199)]
+    found = sync_of([with_outcomes(ended("drift_sweep", {}), *waiting, bad("n199", "changed"))])
+    assert (found.count(), found.count("waiting"), found.in_sync) == (199, 199, 1)
+
+
+def test_nodes_of_a_blocked_action_count_until_an_action_goes_through() -> None:
+    swept = ended("drift_sweep", {}, unchanged=tuple(f"n{number}" for number in range(200)))
+    found = sync_of([swept, blocked("update_site", 199)])
+    assert (found.count("waiting"), found.count(), found.in_sync) == (199, 199, 1)
+    assert found.held[0].impact is not None
+    assert found.held[0].impact.removed == {"rack": 199}
+
+    accepted = ended("update_site", {}, unchanged=("n1", "n2"))
+    assert sync_of([accepted, blocked("update_site", 199)]).count() == 0
+    assert sync_of([ended("update_labels", {"n1": "changed"}), blocked("update_site", 199)]).count() == 199, "one node is no answer"
+    assert sync_of([blocked("update_site", 199, dry_run=True)]).count() == 0
+
+
+def test_a_cluster_that_could_not_be_read_is_told_without_a_number() -> None:
+    down = with_outcomes(ended("drift_sweep", {}, result="failure"), reason="Unavailable", message="no route")
+    found = sync_of([down, ended("update_site", {}, unchanged=("n1",))])
+    assert [(held.kind, held.reason, held.nodes) for held in found.held] == [("failed", "Unavailable", 0)]
+    assert sync_of([ended("update_site", {}, unchanged=("n1",)), down]).held == []
+
+
+def test_causes_come_in_the_order_in_which_to_look_at_them() -> None:
+    told = (bad("n1", "skipped", "Conflict"), bad("n2", "missing", "NodeNotFound"), bad("n3", "failed", "Forbidden"), bad("n4", "stopped"))
+    found = causes(sync_of([with_outcomes(ended("update_site", {}), *told)]).nodes)
+    assert [cause.kind for cause in found] == ["failed", "missing", "skipped", "waiting"]
+
+
+def test_texts_that_differ_in_names_and_numbers_are_one_cause() -> None:
+    refused = [bad(f"n{number}", "failed", "Forbidden", f"nodes n{number} is forbidden: {number} of 70") for number in range(70)]
+    other = bad("m1", "failed", "Forbidden", "the webhook says no")
+    found = causes(sync_of([with_outcomes(ended("update_site", {}), *refused, other)]).nodes)
+    assert [len(cause.nodes) for cause in found] == [70, 1]
+    assert len({cause.key for cause in found}) == 2
+
+
+def test_a_reason_whose_nodes_all_have_texts_of_their_own_is_one_cause() -> None:
+    told = [bad(f"n{number}", "failed", "Invalid", "x" * number) for number in range(50)]
+    found = causes(sync_of([with_outcomes(ended("update_site", {}), *told)]).nodes)
+    assert [len(cause.nodes) for cause in found] == [50]
