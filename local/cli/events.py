@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import sys
+import socket
+import uuid
+from collections.abc import Callable
 
 import click
 
 from local.cli.output import Failure, talk
+from local.cloud.election import Alone, Election, Ended, Post
 from local.cloud.forwarder import Forwarder
-from shared import telemetry
+from local.cloud.listing import Needed
+from local.cloud.probes import Probes
+from local.cloud.running import Running
+from shared import telemetry, wiring
 from shared.adapters import kubeconfig
 from shared.adapters.apiserver import ApiServer, Login
+from shared.adapters.kubernetes import Kubernetes
+from shared.adapters.kubernetes_lease import ClusterLease
 from shared.adapters.kubernetes_watch import NodeWatch
 from shared.domain.documents.access import KubeconfigFile, SeedFile
-from shared.ports import Bus
-from shared.world import Settings, access_from_url
+from shared.domain.leases import Terms
+from shared.world import Settings, World, access_from_url
 
 
 @click.group()
@@ -29,22 +38,64 @@ def events() -> None:
 @click.option("--kubeconfig", "path", default="", metavar="FILE", help="Default: HULLMARK_CLUSTER, else in-cluster, else kubectl's.")
 @click.option("--context", default="", metavar="C", help="The kubeconfig's context.")
 @click.option("--quiet-start", is_flag=True, help="Skip the nodes that are already there; forward changes only.")
-def forward(cluster: str, path: str, context: str, quiet_start: bool) -> int:
+@click.option("--lease", default="", metavar="NS/NAME", help="Share this Lease with other forwarders: one is active, the others stand by.")
+@click.option(
+    "--lease-seconds", default=15, show_default=True, type=click.IntRange(3, 300), help="How long it is good; the next one waits so long."
+)
+@click.option("--listen", default="", metavar="[HOST]:PORT", help="Answer GET /livez, /readyz and /metrics there.")
+def forward(cluster: str, path: str, context: str, quiet_start: bool, lease: str, lease_seconds: int, listen: str) -> int:
     """Watch the nodes and publish a NodeChanged for every node that is new or changed its labels, until stopped.
 
-    Runs on a laptop or as a Deployment (one replica; it only needs list and watch of nodes). Status updates of kubelets are ignored.
+    At the start, and after a gap, only nodes are published that are not in sync with what is released to them (HULLMARK_STORE). What
+    kubelets report never is. Without Pub/Sub it does the repairs itself, and prints them, and where others write the same labels.
     """
     settings = _reaching(Settings.of_the_command_line(), path, context)
-    forwarder = Forwarder(cluster, NodeWatch(ApiServer(_login(settings))), _bus(settings), quiet_start=quiet_start)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    talk().print(f"watching the nodes of {cluster}")
+    login, say = _login(settings), talk().print
+    election = Election(_lease(login, lease), _identity(), Terms(lease_seconds)) if lease else Alone()
+    running = Running(election)
+
+    def work() -> None:
+        say(f"watching the nodes of {cluster}")
+        world = _world(settings, say)
+        needed = Needed(cluster, Kubernetes(login, settings.field_managers), world, say)
+        running.forwarder = Forwarder(cluster, NodeWatch(ApiServer(login)), world.bus, needed=needed, quiet_start=quiet_start)
+        running.forwarder.run()
+
+    post = Post(election, work)
+    signal.signal(signal.SIGTERM, lambda *_: post.end())
+    signal.signal(signal.SIGINT, lambda *_: post.end())
+    probes = _probes(listen, running) if listen else None
     try:
-        forwarder.run()
-    except KeyboardInterrupt:
-        pass
+        post.keep(running.stepped)
+    except Ended as ended:
+        raise Failure("LeaseLost", str(ended)) from ended
     finally:
-        talk().print(f"{forwarder.published} events published")
+        if probes:
+            probes.close()
+        say(f"{running.published} events published")
     return 0
+
+
+def _probes(listen: str, running: Running) -> Probes:
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise Failure("Usage", f"--listen {listen}: [HOST]:PORT")
+    try:
+        return Probes(host.strip("[]"), int(port), running.alive, running.ready, running.metrics)
+    except OSError as error:
+        raise Failure("Usage", f"--listen {listen}: {error.strerror}") from error
+
+
+def _lease(login: Login, lease: str) -> ClusterLease:
+    match = re.fullmatch(r"([a-z0-9-]{1,63})/([a-z0-9.-]{1,253})", lease)
+    if not match:
+        raise Failure("Usage", f"--lease {lease}: NAMESPACE/NAME")
+    return ClusterLease(ApiServer(login), match[1], match[2])
+
+
+def _identity() -> str:
+    """A container that is started again in the same pod is somebody else: what the one before held, it holds no more."""
+    return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
 def _reaching(settings: Settings, path: str, context: str) -> Settings:
@@ -68,15 +119,15 @@ def _login(settings: Settings) -> Login:
             return kubeconfig.in_cluster
 
 
-def _bus(settings: Settings) -> Bus:
-    """Pub/Sub, or this process's own embedded cloud at work behind the watch."""
+def _world(settings: Settings, say: Callable[[str], None]) -> World:
+    """The store with Pub/Sub as its bus, or this process's own embedded cloud at work behind the watch."""
     if settings.bus == "pubsub":
         from shared.adapters.pubsub import open_bus
 
-        return open_bus(settings.project, settings.topic_prefix, settings.publisher)
-    from local.cloud.embedded import Cloud
+        return wiring.build(settings, open_bus(settings.project, settings.topic_prefix, settings.publisher))
+    from local.cloud.repairs import Repairs
 
     telemetry.write_to(None)  # the functions' lines; stdout is for data
-    cloud = Cloud(settings)
+    cloud = Repairs(settings, say)
     cloud.start()
-    return cloud
+    return cloud.world

@@ -217,6 +217,11 @@ class Watched:
         self._cluster = cluster
         self._known: dict[str, tuple[str, Mapping[str, str]]] = {}
 
+    @property
+    def count(self) -> int:
+        """How many nodes there are, as far as was told."""
+        return len(self._known)
+
     def saw(self, node: Node) -> NodeChange | None:
         """Take in one node as it is now; the news, if it is any."""
         before = self._known.get(node.name)

@@ -9,6 +9,9 @@ COMMANDS = Group(
     said_by="`hullmark`, with `--output json` in `errors[].reason`",
     modules=("local/cli/",),
     reasons={
+        "LeaseLost": Reason(
+            "another forwarder is active now: this one ended, so that it can stand by again", "nothing, where a Deployment starts it again"
+        ),
         "Usage": Reason("the arguments don't fit together", "read `hullmark COMMAND --help`"),
         "Error": Reason("the command failed", "do what the message says"),
         "File": Reason("a file can't be read or written", "correct its name or its rights"),
