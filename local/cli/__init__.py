@@ -13,6 +13,7 @@ import click
 from local.cli.output import Exit, Failure
 
 COMMANDS = {
+    "init": ("local.cli.init:init", "Make a folder of policies from the labels that nodes have today."),
     "validate": ("local.cli.documents:validate", "Validate documents: every problem at once, with file and line."),
     "labels": ("local.cli.labels:labels", "Show the labels that the documents declare, and where they come from."),
     "select": ("local.cli.labels:select", "Show the nodes that a filter selects from the design."),
