@@ -22,6 +22,7 @@ from shared.ledger.actions import Actions
 from shared.ledger.deferrals import Deferrals
 from shared.ledger.losses import Losses
 from shared.ledger.pauses import Pauses
+from shared.ledger.refusals import RefusedRequests
 from shared.ledger.releases import Releases
 from shared.ledger.revisions import Revisions
 from shared.ports import ONE_BY_ONE, OWNER, Bus, Cluster, ObjectStore, Owner, Refused, Workers, in_time
@@ -270,6 +271,11 @@ class World:
     def acceptances(self) -> Acceptances:
         """What people accepted beyond the limits."""
         return Acceptances(self.store)
+
+    @functools.cached_property
+    def refused_requests(self) -> RefusedRequests:
+        """The newest messages that were refused."""
+        return RefusedRequests(self.store)
 
     @functools.cached_property
     def losses(self) -> Losses:

@@ -27,6 +27,7 @@ from functions.api import (
     nodes,
     page,
     plans,
+    refusals,
     revisions,
     rights,
     rollouts,
@@ -115,7 +116,7 @@ def application() -> OpenAPI:
     app.request_class = Request
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.url_map.strict_slashes = False
-    for noun in (actions, configdocs, revisions, tasks, nodes, explaining, plans, rollouts, holds, versions, health):
+    for noun in (actions, configdocs, revisions, tasks, nodes, explaining, plans, rollouts, holds, versions, refusals, health):
         app.register_api(noun.routes)
     for pages in (page, sync, changes, search):
         app.register_blueprint(pages.routes)

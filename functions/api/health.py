@@ -42,8 +42,14 @@ def metrics() -> Response:
     fleet, now = look(world), world.clock()
     rolling = unfinished(world, now, MEASURED)
     unreadable = fleet.unreadable + len(rolling.unreadable)
-    ours = [*_gauges(fleet, unreadable, now), *_rollouts(rolling, bool(world.pauses.paused()), now)]
+    ours = [*_gauges(fleet, unreadable, now), *_rollouts(rolling, bool(world.pauses.paused()), now), _refused(world)]
     return Response(exposition([*telemetry.metrics(), *ours, *_versions(fleet.revision, world)]), content_type=CONTENT_TYPE)
+
+
+def _refused(world: World) -> Family:
+    """Messages that were refused, of the newest: instances' own counters forget them."""
+    kept = tuple(Sample(count, {"reason": reason}) for reason, count in world.refused_requests.counts().items())
+    return Family("hullmark_requests_refused", "Messages that were refused, among the newest 200 of them, by reason.", "gauge", kept)
 
 
 def _versions(revision: Revision | None, world: World) -> list[Family]:

@@ -36,6 +36,10 @@ MOVING, WAITING, IDLE = 3, 30, 60
 """Seconds after which a page looks again: while an action runs, while a rollout waits by itself, while nothing moves."""
 
 
+REFUSED = 10
+"""Messages that were refused, the newest."""
+
+
 @routes.get("/")
 def index() -> Response:
     """Show the fleet at a glance."""
@@ -56,6 +60,7 @@ def index() -> Response:
         listed=LISTED,
         causes=causes(fleet.sync.nodes),
         shown=SHOWN,
+        refused=world.refused_requests.newest(REFUSED),
         refresh=MOVING if moving else WAITING if waiting else IDLE,
         moves=moving or waiting,
     )

@@ -164,12 +164,5 @@ def units(standing: Standing) -> str:
 
 def asked(standing: Standing) -> str:
     """Say which nodes an action targets: every node, a filter, or names; and of which clusters where they are several."""
-    which = _asked(standing)
+    which = standing.request.meant
     return f"{which} of {standing.request.where}" if standing.request.clusters else which
-
-
-def _asked(standing: Standing) -> str:
-    names = standing.request.target_nodes
-    if names:
-        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return "nodes selected by a filter" if standing.request.node_filter and standing.request.node_filter.filter_set else "every node"

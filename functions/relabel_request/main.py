@@ -9,6 +9,7 @@ out  node-applies       NodeApply, one a part
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import functions_framework
@@ -20,10 +21,11 @@ from shared.domain.actions import REVISION_REJECTED, ActionOutcome, ActionReques
 from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.plans import Waits
 from shared.domain.labels.sweeps import due
-from shared.domain.names import DRIFT_SWEEP
+from shared.domain.names import DRIFT_SWEEP, UNKNOWN
 from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NOTHING_WRITTEN, NodeTask, Outcome
 from shared.ledger.records import RecordUnreadable
+from shared.ledger.refusals import RefusedRequest
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
 from shared.work.filters import beyond_together
@@ -46,15 +48,18 @@ def relabel_request(event: CloudEvent) -> None:
     with telemetry.handling("relabel_request", delivery) as line:
         world = wiring.world()
         now = world.clock()
+        request = None
         try:
             request = RelabelRequest.parse(delivery.data).as_claimed()
             action = request.action or delivery.action_id(now)
             line.action, line.subject = action, request.name
             line.outcome(handle(request, action, world, now, last=delivery.attempt >= LAST_ATTEMPT))
         except Malformed as malformed:
-            line.outcome(refuse(delivery, [Refusal("Malformed", str(malformed))], world, now), reason=str(malformed))
+            line.outcome(refuse(delivery, request, [Refusal("Malformed", str(malformed))], world, now), reason=str(malformed))
+            line.warn()
         except Rejected as rejected:
-            line.outcome(refuse(delivery, rejected.problems, world, now), reason=str(rejected))
+            line.outcome(refuse(delivery, request, rejected.problems, world, now), reason=str(rejected))
+            line.warn()
 
 
 def handle(request: RelabelRequest, action: str, world: World, now: datetime, *, last: bool = False) -> str:
@@ -205,8 +210,19 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: 
     return f"{len(messages)} parts"
 
 
-def refuse(delivery: Delivery, problems: tuple[Refusal, ...] | list[Refusal], world: World, now: datetime) -> str:
-    """Tell that a request was refused, and why. An action that was accepted before stays as it is."""
+def refuse(delivery: Delivery, request: RelabelRequest | None, problems: Sequence[Refusal], world: World, now: datetime) -> str:
+    """Record and tell that a request was refused, and why. An action that was accepted before stays as it is."""
+    world.refused_requests.add(
+        delivery.action_id(now),
+        RefusedRequest(
+            message_id=delivery.id,
+            at=now,
+            by=request.requested_by if request else UNKNOWN,
+            asked=f"{request.name} on {request.meant}" if request else "",
+            reason=problems[0].reason,
+            message="; ".join(problem.message for problem in problems),
+        ),
+    )
     notice = Notice(
         id=REQUEST_REFUSED.id(delivery.id),
         type=REQUEST_REFUSED.type,

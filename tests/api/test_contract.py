@@ -45,6 +45,7 @@ CALLS = {
     "/v1.0/rollouts/{rollout}/control/{verb}": {"post"},
     "/v1.0/pause": {"get", "put"},
     "/v1.0/freezes": {"get"},
+    "/v1.0/refused-requests": {"get"},
     "/v1.0/tasks": {"get", "post"},
     "/v1.0/tasks/{task}": {"get"},
     "/v1.0/nodefilter": {"post"},

@@ -62,6 +62,7 @@ PATTERNS = {
     "cleared": r"staged-cleared/\d{6}",
     "staged": r"staged/[^/]+/\d{6}\.json",
     "tag": r"tags/[^/]+/\d{6}\.json",
+    "refusal": r"refusals/ID-[A-Za-z]+\.json",
     "acceptance": r"acceptances/\d{6}/[^/]+/ID\.json",
     "budget": r"budget/[^/]+/\d{4}-\d\d-\d\dT\d\d/\d{6}\.json",
     "drift": r"drift/[^/]+/[^/]+/\d+/[^/]+/\d\.json",
@@ -159,6 +160,8 @@ def written() -> dict[str, bytes]:
     fleet.world.releases.override("default", "n3", {"rack": "mine"}, "an operator", fleet.now)
     stopped_in_turn(fleet)
     fleet.world.acceptances.add(Accepted(revision=2, cluster="default", base=1, removals=4, by="an operator", at=fleet.now))
+    fleet.cloud.publish(RelabelRequest.TOPIC, [Outgoing(b"no request")])
+    fleet.cloud.drain()
     fleet.world.store.create(f"open-actions/{LOST}", (fleet.now + timedelta(hours=1)).isoformat().encode())
     store = fleet.world.store
     found = {key: store.get(key) or b"" for key in store.keys("")}
@@ -254,6 +257,7 @@ TABLE = (
     Row("cleared"),
     Row("staged"),
     Row("tag"),
+    Row("refusal"),
     Row("acceptance"),
     Row("budget"),
     Row("drift"),

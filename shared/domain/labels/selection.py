@@ -50,6 +50,13 @@ class Selection(BaseModel):
     target_nodes: list[str] | None = None
     node_filter: NodeFilter | None = None
 
+    @property
+    def meant(self) -> str:
+        """Which nodes, in words: every node, a filter, or names."""
+        if names := self.target_nodes:
+            return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        return "nodes selected by a filter" if self.node_filter and self.node_filter.filter_set else "every node"
+
 
 class Candidate(Protocol):
     """A node as a filter sees it. `labels` are the effective declared ones, `rack_labels` the Rack document's."""
