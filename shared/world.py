@@ -22,7 +22,6 @@ from shared.ledger.actions import Actions
 from shared.ledger.deferrals import Deferrals
 from shared.ledger.losses import Losses
 from shared.ledger.pauses import Pauses
-from shared.ledger.refusals import RefusedRequests
 from shared.ledger.releases import Releases
 from shared.ledger.revisions import Revisions
 from shared.ports import ONE_BY_ONE, OWNER, Bus, Cluster, ObjectStore, Owner, Refused, Workers, in_time
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from shared.domain.labels.policies import Policies
     from shared.ledger.begun import BegunUpdates
     from shared.ledger.fleets import Fleets, Opener
+    from shared.ledger.refusals import RefusedRequests
     from shared.ledger.revisions import Revision
     from shared.ledger.rollouts import Rollouts
     from shared.ledger.sightings import Sightings
@@ -275,6 +275,8 @@ class World:
     @functools.cached_property
     def refused_requests(self) -> RefusedRequests:
         """The newest messages that were refused."""
+        from shared.ledger.refusals import RefusedRequests  # for whom a message is refused, and who shows that
+
         return RefusedRequests(self.store)
 
     @functools.cached_property

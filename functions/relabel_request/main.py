@@ -25,7 +25,6 @@ from shared.domain.names import DRIFT_SWEEP, UNKNOWN
 from shared.domain.notices import REQUEST_REFUSED
 from shared.domain.outcomes import NOTHING_WRITTEN, NodeTask, Outcome
 from shared.ledger.records import RecordUnreadable
-from shared.ledger.refusals import RefusedRequest
 from shared.messages import LAST_ATTEMPT, Delivery, Malformed, NodeApply, Notice, PartResult, RelabelRequest
 from shared.ports import ClusterError, StoreError
 from shared.work.filters import beyond_together
@@ -212,6 +211,8 @@ def send(request: ActionRequest, plan: Plan, tasks: dict[str, NodeTask], world: 
 
 def refuse(delivery: Delivery, request: RelabelRequest | None, problems: Sequence[Refusal], world: World, now: datetime) -> str:
     """Record and tell that a request was refused, and why. An action that was accepted before stays as it is."""
+    from shared.ledger.refusals import RefusedRequest  # only where there is one
+
     world.refused_requests.add(
         delivery.action_id(now),
         RefusedRequest(
