@@ -1,7 +1,8 @@
 """From bytes to plain values, and from paths to lines.
 
-YAML (and JSON, which is YAML) is read from the parser's events, straight into plain values: only what JSON would read as another
-type is another type, so `no`, `on`, `012`, `0x1f` and timestamps stay text. Lines are found again only when a problem needs one.
+YAML (and JSON, which is YAML) is read natively where it is plain, else from the parser's events, straight into plain values: only what
+JSON would read as another type is another type, so `no`, `on`, `012`, `0x1f` and timestamps stay text. Lines are found again only when a
+problem needs one.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 from typing import Any, NamedTuple, Protocol, cast
 
 import yaml
 from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
+from shared.domain.documents import plain
 from shared.domain.documents.paths import Path
 
 MAX_DEPTH = 64
@@ -74,12 +76,18 @@ def values(data: bytes) -> Iterator[tuple[int, Any, list[Flaw]]]:
     """Each document's first line, value and flaws. Where the file breaks off, the last value is None and its flaws say why."""
     flaws: list[Flaw] = []
     try:
-        _must_be_text(data)
+        text = _text(data)
         whole = _json(data)
         if whole is not None:
             yield 1 + data[: len(data) - len(data.lstrip())].count(b"\n"), whole, []
             return
-        yield from _Builder(data, flaws).documents()
+        taken = 0
+        try:
+            for line, value in plain.documents(text):
+                yield line, value, []
+                taken += 1
+        except plain.NotPlain:
+            yield from islice(_Builder(data, flaws).documents(), taken, None)
     except _Broken as broken:
         yield broken.flaw.line, None, [*flaws, broken.flaw]
     except yaml.YAMLError as error:
@@ -87,12 +95,12 @@ def values(data: bytes) -> Iterator[tuple[int, Any, list[Flaw]]]:
         yield line, None, [*flaws, Flaw(line, (), "Syntax", _syntax_message(error))]
 
 
-def _must_be_text(data: bytes) -> None:
+def _text(data: bytes) -> str:
     zero = data.find(b"\0")
     if zero >= 0:
         raise _Broken(1 + data.count(b"\n", 0, zero), "a binary file (or UTF-16): documents are YAML in UTF-8")
     try:
-        data.decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         raise _Broken(
             1 + data.count(b"\n", 0, error.start), f"not UTF-8 (byte 0x{data[error.start]:02x}): save the file as UTF-8"
