@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from shared.domain.actions import MAX_PARTS, ActionRequest, Ask, action_id
 from shared.domain.labels.bound import BoundPlan
-from shared.domain.labels.events import NodeChange
+from shared.domain.labels.events import KNATIVE, NodeChange
 from shared.domain.labels.selection import names_listed
 from shared.domain.names import DRIFT_SWEEP, UNKNOWN, UPDATE_LABELS, WHOLE_SITE, RelabelName
 from shared.domain.outcomes import Changes as Changes
@@ -69,7 +70,12 @@ class Delivery:
 
     @classmethod
     def from_event(cls, event: Any) -> Self:
-        """Read the CloudEvent that functions-framework makes of a Pub/Sub push. Raises Malformed."""
+        """Read the CloudEvent that functions-framework makes of a Pub/Sub push, or one that comes straight from an ApiServerSource.
+
+        Raises Malformed.
+        """
+        if str(event["type"]).startswith(KNATIVE):
+            return cls._straight(event)
         body = event.data if isinstance(event.data, dict) else {}
         message = body.get("message")
         if not isinstance(message, dict):
@@ -88,6 +94,17 @@ class Delivery:
             published=_published(message.get("publishTime") or message.get("publish_time")),
             topic=str(event["source"]).rpartition("/topics/")[2],
             attempt=_attempt(),
+        )
+
+    @classmethod
+    def _straight(cls, event: Any) -> Self:
+        given = {"ce-type": event["type"], "ce-cluster": event.get("cluster"), "traceparent": event.get("traceparent")}
+        return cls(
+            id=str(event["id"]),
+            data=json.dumps(event.data).encode(),
+            attributes={key: str(value) for key, value in given.items() if value},
+            published=_published(event.get("time")),
+            topic="node-events",
         )
 
     def action_id(self, now: datetime) -> str:

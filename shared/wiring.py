@@ -84,6 +84,11 @@ def _from_environment(publishes: bool) -> World:
     return build(settings, open_bus(settings.project, settings.topic_prefix, settings.publisher))
 
 
+def reading(settings: Settings) -> World:
+    """The world for these settings, for somebody who publishes nothing."""
+    return build(settings, _NoBus())
+
+
 def build(settings: Settings, bus: Bus) -> World:
     """The world for these settings around a bus."""
     from shared.adapters.kept import Kept

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -12,20 +11,19 @@ from collections.abc import Callable
 import click
 
 from local.cli.output import Failure, talk
+from local.cli.reaching import login, reaching
 from local.cloud.election import Alone, Election, Ended, Post
 from local.cloud.forwarder import Forwarder
 from local.cloud.listing import Needed
 from local.cloud.probes import Probes
 from local.cloud.running import Running
 from shared import telemetry, wiring
-from shared.adapters import kubeconfig
 from shared.adapters.apiserver import ApiServer, Login
 from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.kubernetes_lease import ClusterLease
 from shared.adapters.kubernetes_watch import NodeWatch
-from shared.domain.documents.access import KubeconfigFile, SeedFile
 from shared.domain.leases import Terms
-from shared.world import Settings, World, access_from_url
+from shared.world import Settings, World
 
 
 @click.group()
@@ -49,16 +47,16 @@ def forward(cluster: str, path: str, context: str, quiet_start: bool, lease: str
     At the start, and after a gap, only nodes are published that are not in sync with what is released to them (HULLMARK_STORE). What
     kubelets report never is. Without Pub/Sub it does the repairs itself, and prints them, and where others write the same labels.
     """
-    settings = _reaching(Settings.of_the_command_line(), path, context)
-    login, say = _login(settings), talk().print
-    election = Election(_lease(login, lease), _identity(), Terms(lease_seconds)) if lease else Alone()
+    settings = reaching(Settings.of_the_command_line(), path, context)
+    reach, say = login(settings, "events to watch"), talk().print
+    election = Election(_lease(reach, lease), _identity(), Terms(lease_seconds)) if lease else Alone()
     running = Running(election)
 
     def work() -> None:
         say(f"watching the nodes of {cluster}")
         world = _world(settings, say)
-        needed = Needed(cluster, Kubernetes(login, settings.field_managers), world, say)
-        running.forwarder = Forwarder(cluster, NodeWatch(ApiServer(login)), world.bus, needed=needed, quiet_start=quiet_start)
+        needed = Needed(cluster, Kubernetes(reach, settings.field_managers), world, say)
+        running.forwarder = Forwarder(cluster, NodeWatch(ApiServer(reach)), world.bus, needed=needed, quiet_start=quiet_start)
         running.forwarder.run()
 
     post = Post(election, work)
@@ -86,37 +84,16 @@ def _probes(listen: str, running: Running) -> Probes:
         raise Failure("Usage", f"--listen {listen}: {error.strerror}") from error
 
 
-def _lease(login: Login, lease: str) -> ClusterLease:
+def _lease(reach: Login, lease: str) -> ClusterLease:
     match = re.fullmatch(r"([a-z0-9-]{1,63})/([a-z0-9.-]{1,253})", lease)
     if not match:
         raise Failure("Usage", f"--lease {lease}: NAMESPACE/NAME")
-    return ClusterLease(ApiServer(login), match[1], match[2])
+    return ClusterLease(ApiServer(reach), match[1], match[2])
 
 
 def _identity() -> str:
     """A container that is started again in the same pod is somebody else: what the one before held, it holds no more."""
     return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-
-
-def _reaching(settings: Settings, path: str, context: str) -> Settings:
-    """The settings with the cluster to watch: the options', else HULLMARK_CLUSTER's, else the pod's own, else kubectl's."""
-    if path or context:
-        return settings.model_copy(update={"cluster": f"kubeconfig:{path}?context={context}"})
-    if settings.cluster:
-        return settings
-    return settings.model_copy(update={"cluster": "in-cluster:" if "KUBERNETES_SERVICE_HOST" in os.environ else "kubeconfig:"})
-
-
-def _login(settings: Settings) -> Login:
-    match access_from_url(settings.cluster):
-        case SeedFile():
-            raise Failure(
-                "ClusterUnknown", "a simulated cluster has no events to watch: name a real one with --context or HULLMARK_CLUSTER"
-            )
-        case KubeconfigFile(path=path, context=context):
-            return lambda: kubeconfig.from_kubeconfig(path, context)
-        case _:
-            return kubeconfig.in_cluster
 
 
 def _world(settings: Settings, say: Callable[[str], None]) -> World:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
 
 from local.cli.inputs import documents_option
 from local.cli.output import PARTIAL, PENDING, Failure, emit, grid, output_option
+from local.cli.reaching import login, reaching
 from local.cli.webhook import documents_in
+from shared import wiring
 from shared.adapters.kubernetes import Kubernetes
 from shared.domain.documents.kinds import PodLabelPolicySpec
-from shared.domain.pods.copying import Additions, Own, additions, copying
+from shared.domain.pods.copying import Additions, Copying, Own, additions, copying
 from shared.ports import ClusterError, Pod
 from shared.work.node_cache import keep
+from shared.work.pod_topology import released
+from shared.world import Settings
 
 
 @click.group()
@@ -31,24 +36,24 @@ class Wanted(NamedTuple):
 
 @pods.command()
 @documents_option
-@click.option("--context", default="", help="The kubeconfig context. Default: the current one.")
-@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.")
+@click.option("--cluster", default="default", show_default=True, help="The cluster's name in the documents: whose policies hold.")
+@click.option("--context", default="", help="The kubeconfig's context.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="Default: HULLMARK_CLUSTER, else in-cluster, else kubectl's.")
 @click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
 @click.option("--write", is_flag=True, help="Write the labels; without it, nothing is changed.")
 @output_option
-def backfill(files: tuple[str, ...], context: str, kubeconfig: str, namespace: str, write: bool, form: str) -> int:
-    """Show bound pods that lack labels of the policies (exit 2); --write adds them. Without -f: the committed policies."""
-    policies = documents_in(files)[1] if files else _committed()
+def backfill(files: tuple[str, ...], cluster: str, context: str, kubeconfig: str, namespace: str, write: bool, form: str) -> int:
+    """Show bound pods that lack labels of the policies (exit 2); --write adds them. Without -f: the policies by which pod_binding goes."""
+    settings = reaching(Settings.of_the_command_line(), kubeconfig, context)
+    policies = documents_in(files)[1] if files else policies_in_force(cluster, settings)
     if not any(policy.enabled for policy in policies):
         raise Failure("NothingEnabled", "no PodLabelPolicy is enabled: give one with -f, or commit one")
-    from shared.adapters.kubeconfig import from_kubeconfig
-
-    cluster = Kubernetes(lambda: from_kubeconfig(kubeconfig, context))
+    live = Kubernetes(login(settings, "bound pods"), settings.field_managers)
     try:
-        wanted = list(lacking(cluster, policies, namespace))
-        failed = _write(cluster, wanted) if write else {}
+        wanted = list(lacking(live, policies, namespace))
+        failed = _write(live, wanted) if write else {}
     finally:
-        cluster.server.close()
+        live.server.close()
     answer = {
         "written": len(wanted) - len(failed) if write else 0,
         "pods": {_name(pod): _shown(pod, add, failed) for pod, add in wanted},
@@ -63,9 +68,11 @@ def lacking(cluster: Kubernetes, policies: Iterable[PodLabelPolicySpec], namespa
     """Every bound pod that lacks something that it would get if it were bound now."""
     policies = list(policies)
     nodes = keep(cluster.nodes(), copying(policies, None))
-    sums: dict[str, Any] = {}
+    sums: dict[str, Copying] = {}
     for pod in cluster.pods(namespace):
-        keys = sums.setdefault(pod.namespace, copying(policies, pod.namespace))
+        if pod.namespace not in sums:
+            sums[pod.namespace] = copying(policies, pod.namespace)
+        keys = sums[pod.namespace]
         own = Own(pod.labels, pod.annotations)
         add = additions(keys, nodes.get(pod.node, {}), shown=own, own=own)
         if add.labels or add.annotations:
@@ -85,11 +92,16 @@ def _write(cluster: Kubernetes, wanted: list[Wanted]) -> dict[str, str]:
     return {name: error for name, error in cluster.spread(one, wanted) if error}
 
 
-def _committed() -> list[PodLabelPolicySpec]:
-    from local.cli.cloud import service
+def policies_in_force(cluster: str, settings: Settings) -> Sequence[PodLabelPolicySpec]:
+    """The policies that are released in the cluster, as for the webhook; of a server, which does not say, those of the newest commit."""
+    from local.cli.cloud import SERVER, service
 
-    declared = service().documents.declared()
-    return declared.policies.pod_policies if declared else []
+    if os.environ.get(SERVER):
+        declared = service().documents.declared()
+        return declared.policies.pod_policies if declared else []
+    world = wiring.reading(settings)
+    in_force = world.releases.look()
+    return released(world.must_know(cluster, in_force.committed), in_force)
 
 
 def _name(pod: Pod) -> str:

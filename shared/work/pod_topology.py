@@ -183,9 +183,14 @@ def declared_by(world: World) -> PodPolicies:
     return PodPolicies(policies, lambda name: world.cluster(name, revision), named)
 
 
+def released(cluster: str, in_force: InForce) -> Sequence[PodLabelPolicySpec]:
+    """The policies that hold in one cluster. Raises RecordUnreadable."""
+    holding = in_force.holding(cluster) or in_force.committed
+    return holding.policies.pod_policies if holding else ()
+
+
 def _released(cluster: str, in_force: InForce) -> Sequence[PodLabelPolicySpec] | StoreError:
     try:
-        holding = in_force.holding(cluster) or in_force.committed
-        return holding.policies.pod_policies if holding else ()
+        return released(cluster, in_force)
     except RecordUnreadable as torn:  # of this cluster alone: the others go on
         return torn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import yaml
 
 from local.steps import ROOT
 from shared.adapters.apiserver import Access, ApiServer, StatusError
+from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.kubernetes_lease import ClusterLease
 from shared.adapters.kubernetes_watch import NodeWatch
 from shared.domain.leases import Lease
@@ -26,6 +27,7 @@ COLLECTIONS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -58,15 +60,28 @@ def test_every_object_is_one_that_the_api_server_takes(kube: KubeApiserver, mani
             create(server, each, "default", dryRun="All")
 
 
-@pytest.fixture
-def as_forwarder(kube: KubeApiserver) -> Iterator[ApiServer]:
-    """An API server asked with the rights of the forwarder's ServiceAccount, and no others."""
+RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+@contextmanager
+def granted(kube: KubeApiserver, manifest: str, account: str) -> Iterator[ApiServer]:
+    """An API server asked with the rights that a manifest gives to its ServiceAccount, and no others."""
     admin = ApiServer(kube.access)
+    with suppress(StatusError):  # made by another test: a namespace does not go without its controller
+        create(admin, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hullmark"}})
     with ExitStack() as made:
-        for each in objects(Path("examples/events/forwarder.yaml")):
-            if each["kind"] in ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"):
+        for each in objects(Path(manifest)):
+            if each["kind"] in RIGHTS:
                 made.callback(admin.request, "DELETE", create(admin, each))
-        yield ApiServer(lambda: impersonating(kube, "system:serviceaccount:hullmark:event-forwarder"))
+        yield ApiServer(lambda: impersonating(kube, f"system:serviceaccount:hullmark:{account}"))
+
+
+def is_forbidden(server: ApiServer, method: str, path: str) -> bool:
+    try:
+        server.request(method, path, body=b"{}" if method == "PATCH" else b"", headers={"Content-Type": "application/merge-patch+json"})
+    except StatusError as refused:
+        return refused.code == 403
+    return False
 
 
 def impersonating(kube: KubeApiserver, user: str) -> Access:
@@ -74,22 +89,28 @@ def impersonating(kube: KubeApiserver, user: str) -> Access:
     return Access(access.server, ca=access.ca, authorization=access.authorization, headers={"Impersonate-User": user})
 
 
-def test_the_forwarders_rights_are_enough_for_it_and_for_nothing_else(as_forwarder: ApiServer) -> None:
-    NodeWatch(as_forwarder).list()
-    lease = ClusterLease(as_forwarder, "hullmark", "event-forwarder")
-    stamp = "2026-11-22T00:00:00.000000Z"
-    made = lease.write(Lease("a", 15, stamp, stamp))
-    assert lease.write(Lease("b", 15, stamp, stamp, 1, made.version)).holder == "b"
+def test_the_forwarders_rights_are_enough_for_it_and_for_nothing_else(kube: KubeApiserver) -> None:
+    with granted(kube, "examples/events/forwarder.yaml", "event-forwarder") as server:
+        NodeWatch(server).list()
+        lease = ClusterLease(server, "hullmark", "event-forwarder")
+        stamp = "2026-11-22T00:00:00.000000Z"
+        made = lease.write(Lease("a", 15, stamp, stamp))
+        assert lease.write(Lease("b", 15, stamp, stamp, 1, made.version)).holder == "b"
 
-    for method, path in (
-        ("PATCH", "/api/v1/nodes/n1"),
-        ("GET", "/api/v1/pods"),
-        ("GET", "/api/v1/secrets"),
-        ("GET", "/apis/coordination.k8s.io/v1/namespaces/hullmark/leases/another"),
-        ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/event-forwarder"),
-    ):
-        with pytest.raises(StatusError) as refused:
-            as_forwarder.request(
-                method, path, body=b"{}" if method == "PATCH" else b"", headers={"Content-Type": "application/merge-patch+json"}
-            )
-        assert refused.value.code == 403, path
+        assert is_forbidden(server, "PATCH", "/api/v1/nodes/n1")
+        assert is_forbidden(server, "GET", "/api/v1/pods")
+        assert is_forbidden(server, "GET", "/api/v1/secrets")
+        assert is_forbidden(server, "GET", "/apis/coordination.k8s.io/v1/namespaces/hullmark/leases/another")
+        assert is_forbidden(server, "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/event-forwarder")
+
+
+def test_the_backfills_rights_are_enough_for_it_and_for_nothing_else(kube: KubeApiserver) -> None:
+    with granted(kube, "examples/pod-binding/backfill.yaml", "pod-backfill") as server:
+        cluster = Kubernetes(lambda: impersonating(kube, "system:serviceaccount:hullmark:pod-backfill"))
+        list(cluster.nodes())
+        list(cluster.pods())
+        assert not is_forbidden(server, "PATCH", "/api/v1/namespaces/default/pods/nobody")
+
+        assert is_forbidden(server, "PATCH", "/api/v1/nodes/n1")
+        assert is_forbidden(server, "DELETE", "/api/v1/namespaces/default/pods/nobody")
+        assert is_forbidden(server, "GET", "/api/v1/secrets")

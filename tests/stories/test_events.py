@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import json
 from datetime import timedelta
+from typing import Any
 
+import functions_framework
 import pytest
 
+from local import steps
 from shared import telemetry
 from shared.adapters.simulated import Simulated
 from shared.domain.labels.events import Kind, change_of
@@ -42,6 +45,48 @@ def test_a_new_node_gets_its_labels_with_one_write_and_no_read(fleet: Fleet) -> 
 
     assert fleet.labels("n1")["rack"] == "r7"
     assert [call for call in calls if call not in ("server_version",)] == ["apply_labels", "node"]  # the last is this test's own look
+
+
+def from_knative(fleet: Fleet, name: str, verb: str = "add", *, structured: bool = False) -> int:
+    """What an ApiServerSource in Resource mode sends to the function itself: the whole object, and `ce-` headers beside it."""
+    node = fleet.node(name)
+    fields: dict[str, Any] = {f"f:{key}": {} for key in node.labels}
+    managed = [{"manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": fields}}}]
+    metadata = {"name": name, "uid": node.uid, "resourceVersion": "7", "labels": dict(node.labels), "managedFields": managed}
+    data = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": {"conditions": []}}
+    attributes = {
+        "specversion": "1.0",
+        "id": "5c1b0d6e-9c1b-4a5c-8a0b-3f3a0a1b2c3d",
+        "source": "https://10.96.0.1:443",
+        "type": f"dev.knative.apiserver.resource.{verb}",
+        "subject": f"/apis/v1/nodes/{name}",
+        "time": "2026-11-21T03:00:00.123456789Z",
+        "apiversion": "v1",
+        "kind": "Node",
+        "name": name,
+        "namespace": "",
+        "cluster": "default",
+    }
+    client = functions_framework.create_app("node_event", str(steps.load().steps["node_event"].source)).test_client()
+    if structured:
+        body = {**attributes, "datacontenttype": "application/json", "data": data}
+        answer = client.post("/", data=json.dumps(body), content_type="application/cloudevents+json")
+    else:
+        answer = client.post("/", json=data, headers={f"ce-{key}": value for key, value in attributes.items()})
+    fleet.cloud.drain()
+    return int(answer.status_code)
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_an_event_that_an_apiserversource_sends_straight_to_the_function_labels_the_node(fleet: Fleet, structured: bool) -> None:
+    fleet.commits(a_policy("p", {"matchLabels": {"zone": "a"}}, {"rack": "r7"}))
+    fleet.has_nodes(n1={"zone": "a"})
+    calls = calls_of(fleet)
+
+    assert from_knative(fleet, "n1", structured=structured) == 200
+
+    assert fleet.labels("n1") == {"zone": "a", "rack": "r7"}
+    assert [call for call in calls if call != "server_version"] == ["node", "apply_labels", "node"]  # the looks are this test's own
 
 
 def test_the_event_of_our_own_write_ends_there(fleet: Fleet) -> None:

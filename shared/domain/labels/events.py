@@ -19,8 +19,9 @@ from shared.domain.nodes import Node, NodeObject
 
 Kind: TypeAlias = Literal["added", "changed", "deleted"]
 
-_KNATIVE = "dev.knative.apiserver."
-_KNATIVE_KINDS: dict[str, Kind] = {"add": "added", "update": "changed", "delete": "deleted"}
+KNATIVE = "dev.knative.apiserver."
+"""How the types of an ApiServerSource's CloudEvents begin."""
+_VERBS: dict[str, Kind] = {"add": "added", "update": "changed", "delete": "deleted"}
 _AUDIT = "io.k8s.core.v1.nodes."
 _AUDIT_KINDS: dict[str, Kind] = {"create": "added", "update": "changed", "patch": "changed", "delete": "deleted"}
 
@@ -105,9 +106,9 @@ def _read(data: bytes, attributes: Mapping[str, str]) -> NodeChange | Ignored:
     if not isinstance(body, dict):
         raise UnreadableEvent("not a JSON object")
     cluster = attributes.get("cluster") or attributes.get("ce-cluster") or ""
-    if attributes.get("ce-type", "").startswith(_KNATIVE):
+    if attributes.get("ce-type", "").startswith(KNATIVE):
         return _knative(attributes["ce-type"], body, cluster)
-    if str(body.get("type", "")).startswith(_KNATIVE) and "specversion" in body:
+    if str(body.get("type", "")).startswith(KNATIVE) and "specversion" in body:
         return _knative(body["type"], body.get("data"), str(body.get("cluster") or cluster))
     if "protoPayload" in body:
         return _audit(body, cluster)
@@ -131,7 +132,7 @@ def change_of(kind: Kind, cluster: str, node: Node, *, managed: bool = True) -> 
 def _knative(type_: str, data: Any, cluster: str) -> NodeChange | Ignored:
     """Resource mode carries the object, ref mode an ObjectReference (knative.dev/eventing, ApiServerSource)."""
     _, mode, verb = f"{type_.removeprefix('dev.knative.')}..".split(".")[:3]
-    kind = _KNATIVE_KINDS.get(verb)
+    kind = _VERBS.get(verb)
     if mode not in ("resource", "ref") or kind is None:
         return Ignored("NoChange", f"{type_} tells of no change")
     if not isinstance(data, dict):
