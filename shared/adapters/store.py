@@ -44,16 +44,44 @@ def _bucket(url: str) -> Any:
     parts = urlsplit(url)
     prefix = parts.path.strip("/") or None
     try:
-        if parts.scheme == "gs":
-            return obstore.store.GCSStore(parts.netloc, prefix=prefix)
         import os
 
+        if parts.scheme == "gs":
+            file = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
+            provider: Any = federated(file) if file else None
+            return obstore.store.GCSStore(parts.netloc, prefix=prefix, credential_provider=provider)
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         return obstore.store.S3Store(
             parts.netloc, prefix=prefix, client_options={"allow_http": True} if endpoint.startswith("http://") else None
         )
     except errors.BaseError as error:
         raise StoreError(f"store {url}: {error}") from error
+
+
+def federated(file: str) -> Callable[[], dict[str, Any]] | None:
+    """Asks for a token by a credential configuration of a workload identity pool, which obstore can't read; None for any other file,
+    of which obstore says what is wrong.
+    """
+    import json
+
+    try:
+        configuration = json.loads(Path(file).read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(configuration, dict) or configuration.get("type") != "external_account":
+        return None
+
+    def token() -> dict[str, Any]:
+        from datetime import UTC
+
+        from google.auth.identity_pool import Credentials
+        from google.auth.transport.requests import Request
+
+        credentials = Credentials.from_file(file, scopes=["https://www.googleapis.com/auth/devstorage.read_write"])  # type: ignore[no-untyped-call]
+        credentials.refresh(Request())
+        return {"token": credentials.token, "expires_at": credentials.expiry.replace(tzinfo=UTC)}
+
+    return token
 
 
 def _translated(method: Callable[P, R]) -> Callable[P, R]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs
 
 import pytest
 
-from shared.adapters.store import open_store
+from shared.adapters.store import federated, open_store
 from shared.ports import ObjectStore, StoreError
 
 
@@ -122,3 +127,62 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_bucket_that_is_not_there_is_told_with_its_url(s3: str) -> None:
     with pytest.raises(StoreError, match="s3://nobody: create x"):
         open_store("s3://nobody").create("x", b"")
+
+
+class TokenService(BaseHTTPRequestHandler):
+    """Google's token exchange, as far as RFC 8693 has it: a workload's own token for one of Google's."""
+
+    asked: ClassVar[list[dict[str, list[str]]]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        answer = {
+            "access_token": "googles",
+            "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+            "token_type": "Bearer",
+            "expires_in": 3600,
+        }
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_bucket_is_opened_with_the_token_of_a_workload_identity_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HTTPServer(("127.0.0.1", 0), TokenService)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "token").write_text("the cluster's")
+    configuration = {
+        "type": "external_account",
+        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/k",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": f"http://127.0.0.1:{server.server_address[1]}/v1/token",
+        "credential_source": {"file": str(tmp_path / "token")},
+    }
+    (tmp_path / "credentials.json").write_text(json.dumps(configuration))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "credentials.json"))
+    try:
+        open_store("gs://bucket")
+        token = federated(str(tmp_path / "credentials.json"))
+        assert token is not None
+        given = token()
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert given["token"] == "googles"
+    assert timedelta(minutes=50) < given["expires_at"] - datetime.now(UTC) <= timedelta(hours=1)
+    assert TokenService.asked[-1]["subject_token"] == ["the cluster's"]
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", '{"type": "service_account"}'])
+def test_any_other_credentials_are_left_to_the_client(tmp_path: Path, text: str) -> None:
+    (tmp_path / "credentials.json").write_text(text)
+
+    assert federated(str(tmp_path / "credentials.json")) is None
+    assert federated(str(tmp_path / "nowhere.json")) is None
