@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
     from shared.domain.versions.clusters import FleetCluster, VersionStep
+    from shared.domain.versions.ends import Progress
     from shared.domain.workloads.forecast import Budget, DaemonSet, Seen
     from shared.domain.workloads.placement import Host
 
@@ -325,11 +326,11 @@ class Fleet(Protocol):
 
 
 @runtime_checkable
-class SaysWhy(Protocol):
-    """A fleet whose provider keeps what became of an update."""
+class TellsProgress(Protocol):
+    """A fleet whose provider carries updates out after it has accepted them."""
 
-    def why_failed(self, name: str, step: VersionStep) -> str:
-        """What the provider says of the last such update, where it has failed; else empty. Raises Refused and Unavailable."""
+    def progress(self, name: str, step: VersionStep) -> Progress:
+        """What the provider says of its last update to a step's version. Raises Refused and Unavailable."""
         ...
 
 

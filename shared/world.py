@@ -96,6 +96,9 @@ class Settings(BaseModel):
     """RFC 3339. Stops the clock, for tests only."""
     action_seconds: float = Field(default=3600, gt=0, le=31_536_000)
     """Seconds after which an action that has not ended is closed as expired. 100,000 nodes take about three minutes."""
+    provider_update_seconds: float = Field(default=86_400, gt=0, le=31_536_000)
+    """Seconds after which an update that EKS or GKE has not ended is closed as expired. A control plane takes up to an hour, and node
+    groups whose pods are hard to evict take many."""
     keep_actions_days: int = Field(default=90, ge=7)
     """Days that the records of ended actions are kept. At least 7: a message lives that long, and must find its action."""
     timeout_seconds: float = Field(default=120, gt=0, allow_inf_nan=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -32,7 +33,7 @@ from shared.ledger.actions import NeverPlanned
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.messages import LAST_ATTEMPT, ComponentUpdate, Delivery, Notice, PartResult, TryAgain, VersionUpdate
-from shared.ports import ClusterError, Fleet, FleetAtOnce, Stale, Unavailable
+from shared.ports import ClusterError, Fleet, FleetAtOnce, Stale, TellsProgress, Unavailable
 from shared.work.control import parked
 from shared.work.version_holds import freezes_in
 from shared.world import World
@@ -70,6 +71,8 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
     if task.part in world.actions.recorded(task.action):
         return "done before"
     if world.actions.stopped(task.action):
+        if world.begun.there(task.fleet or "", task.action, task.part):
+            return "begun before"
         return tell(task, [_outcome(step, "stopped", "Stopped", "the action was stopped") for step in steps], 0, world, now, last=last)
     if parked(task, world):
         return "parked"
@@ -85,19 +88,30 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
         return "unreadable"
     if cluster is None:
         outcomes = [_outcome(step, "missing", "ClusterNotFound", f"no fleet has a cluster {name_of(task)}") for step in steps]
+    elif cluster[1].asked_for and world.begun.there(task.fleet or "", task.action, task.part):
+        return "begun before"
     elif cluster[1].deleting:
         outcomes = [_outcome(step, "skipped", "ClusterDeleting", sentence("ClusterDeleting")) for step in steps]
     elif not (task.force_window or cluster[1].maintain or cluster[1].window.open(now)):
         outcomes = [_outcome(step, "skipped", "OutsideWindow", _shut(cluster[1], now)) for step in steps]
     else:
         held = held_now(task, cluster[1], freezes_in([cluster[1].fleet], in_force), now)
-        outcomes = [
-            _outcome(step, "skipped", held[step.key].reason, held[step.key].message, retryable=True) for step in steps if step.key in held
-        ]
+        outcomes = [kept_back(step, held[step.key], *cluster) for step in steps if step.key in held]
         taken = carry_out([step for step in steps if step.key not in held], *cluster, left)
         outcomes += [saying_why(task, outcome) for outcome in taken]
     keep_failures(task, outcomes, revision, world, now)
     return tell(task, outcomes, revision.number if revision else 0, world, now, last=last)
+
+
+def kept_back(step: VersionStep, held: Held, fleet: Fleet, cluster: FleetCluster) -> Outcome:
+    """What became of a step that is held. Where what its provider works on is this very step, an earlier delivery had it accepted and was
+    cut off.
+    """
+    if held.reason == BUSY and cluster.asked_for and isinstance(fleet, TellsProgress):
+        with suppress(ClusterError):
+            if fleet.progress(cluster.id, step).state == "running":
+                return _outcome(step, "changed", BEGUN, f"{step.current} → {step.to}")
+    return _outcome(step, "skipped", held.reason, held.message, retryable=True)
 
 
 def token_of(action: str, key: str) -> str:
@@ -112,15 +126,21 @@ def unanswered(task: VersionUpdate, steps: list[VersionStep], error: ClusterErro
 
 
 def tell(task: VersionUpdate, outcomes: list[Outcome], revision: int, world: World, now: datetime, *, last: bool) -> str:
-    """Publish what became of each step. Raises TryAgain where later may help, unless this is the last delivery."""
-    keep_begun(task, [outcome for outcome in outcomes if outcome.reason == BEGUN], world, now)
+    """Publish what became of each step. Raises TryAgain where later may help, unless this is the last delivery.
+
+    Of a part that a provider works on, version_check tells the end, so that the action runs until then.
+    """
     waiting = [outcome for outcome in outcomes if outcome.outcome == "failed" and outcome.retryable]
     if waiting and not last:
         raise TryAgain(f"{len(waiting)} of {len(outcomes)} steps: {waiting[0].message}")
     result = PartResult(action=task.action, part=task.part, revision=revision, outcomes=outcomes)
     notices = [notice(task, outcome, now).outgoing() for outcome in outcomes if outcome.outcome in NOTICES and outcome.reason != BUSY]
+    begun = [outcome for outcome in outcomes if outcome.reason == BEGUN]
+    if begun:
+        keep_begun(task, begun, result, world, now)
     world.bus.publish(Notice.TOPIC, notices)
-    world.bus.publish(PartResult.TOPIC, [result.outgoing()])
+    if not begun:
+        world.bus.publish(PartResult.TOPIC, [result.outgoing()])
     return ", ".join(f"{outcome.subject} {outcome.outcome}" for outcome in outcomes)
 
 
@@ -163,12 +183,13 @@ def keep_failures(task: VersionUpdate, outcomes: list[Outcome], revision: Revisi
     tried_and_failed(name_of(task), {line: Failure(to, now, text) for line, (to, text) in lines.items()}, revision, world, now)
 
 
-def keep_begun(task: VersionUpdate, outcomes: list[Outcome], world: World, now: datetime) -> None:
-    """Keep what a provider works on, so that version_check tells its end, whatever becomes of the other steps."""
-    for outcome in outcomes:
-        from shared.ledger.begun import BegunUpdate  # Shoots have what is asked for at once
+def keep_begun(task: VersionUpdate, begun: list[Outcome], result: PartResult, world: World, now: datetime) -> None:
+    """Keep what a provider works on, with what became of the other steps."""
+    from shared.ledger.begun import BegunPart  # Shoots have what is asked for at once
 
-        world.begun.add(BegunUpdate(fleet=task.fleet or "", cluster=name_of(task), at=now, about=notice(task, outcome, now).data))
+    about = {outcome.subject: notice(task, outcome, now).data for outcome in begun}
+    place = {"action": task.action, "part": task.part, "fleet": task.fleet or "", "cluster": name_of(task)}
+    world.begun.add(BegunPart(**place, revision=result.revision, at=now, outcomes=result.outcomes, about=about))
 
 
 def name_of(task: VersionUpdate) -> str:

@@ -2,6 +2,7 @@
 
 in   version-checks    VersionCheck (a clock, or a person)
 out  version-checks    one a shard, where there are many fleets
+     results           PartResult, of updates that EKS or GKE is through with
      version-updates   VersionUpdate, one a cluster whose window is open
      notices           version expiring, expired, update skipped: once each; fleet unreadable: once a day
 """
@@ -21,6 +22,7 @@ from cloudevents.http import CloudEvent
 from shared import telemetry, wiring
 from shared.domain.actions import UNREADABLE, ActionRequest, Plan
 from shared.domain.names import UPDATE_VERSIONS
+from shared.domain.outcomes import Outcome
 from shared.domain.versions.answers import UnknownFleetCluster
 from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.clusters import FleetCluster, VersionStep
@@ -34,8 +36,8 @@ from shared.ledger.actions import deadline
 from shared.ledger.notices import Sent
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
-from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, VersionCheck, VersionUpdate
-from shared.work.provider_updates import attempt, carried_out, forget_ended, given_up, through
+from shared.messages import ComponentUpdate, Delivery, Malformed, Notice, PartResult, VersionCheck, VersionUpdate
+from shared.work.provider_updates import Watch, attempt, watch
 from shared.work.version_holds import version_holds
 from shared.world import World
 
@@ -83,19 +85,20 @@ def handle(check: VersionCheck, world: World, now: datetime) -> str:
     planner = Planner(view, any_of(holds, waves.holding), waves.staged) if waves else Planner(view, holds)
     sent = Sent(world.store, now, check.shard)
     tally: Counter[str] = Counter()
+    watched = Watch() if check.dry_run else watch(check.shard, view, fleets, world, now)
+    send([], watched.notices(sent, revision, world, now), sent, world, now, tally)
+    if results := watched.results(world):
+        world.bus.publish(PartResult.TOPIC, [result.outgoing() for result in results])
     plans = planner.plan(now, wanted(check, view, tally))
     if waves and not check.dry_run:
         plans = waves.cleared(plans, world, now, forced=check.force_window)
     while batch := list(itertools.islice(plans, BATCH)):
         notices = [notice for plan in batch for notice in due(plan, profile_of(plan, planner), now)]
-        if not check.dry_run:
-            notices += given_up(batch, fleets, sent, revision, world, now)
-        updates = issued(check, batch, world, revision.number if revision else 0, now, tally)
+        updates = issued(check, batch, watched, world, revision.number if revision else 0, now, tally)
         send(updates, [] if check.dry_run else notices, sent, world, now, tally)
     if not check.dry_run:
-        ended = carried_out(begun := world.begun.of(check.shard), view)
-        send([], [*map(through, ended), *(told_of(trouble, now) for trouble in fleets.troubles)], sent, world, now, tally)
-        forget_ended(begun, ended, world, now)
+        send([], [told_of(trouble, now) for trouble in fleets.troubles], sent, world, now, tally)
+        watched.forget(world, now)
         if waves:
             waves.ask(world, now)
         sent.forget()
@@ -149,7 +152,7 @@ def send(updates: list[VersionUpdate], notices: list[Due], sent: Sent, world: Wo
 
 
 def issued(
-    check: VersionCheck, plans: list[ClusterPlan], world: World, revision: int, now: datetime, tally: Counter[str]
+    check: VersionCheck, plans: list[ClusterPlan], watched: Watch, world: World, revision: int, now: datetime, tally: Counter[str]
 ) -> list[VersionUpdate]:
     """The updates that these clusters are due, side by side; what came of each is counted."""
     going_now = []
@@ -158,7 +161,7 @@ def issued(
             tally[why] += 1
         else:
             going_now.append(plan)
-    found = world.workers.each(lambda plan: issue(check, plan, world, revision, now), going_now)
+    found = world.workers.each(lambda plan: issue(check, plan, watched, world, revision, now), going_now)
     tally.update(outcome for _, outcome in found)
     return [update for update, _ in found if update is not None]
 
@@ -172,7 +175,9 @@ def idle(check: VersionCheck, plan: ClusterPlan) -> str:
     return "would be updated" if check.dry_run else ""
 
 
-def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, now: datetime) -> tuple[VersionUpdate | None, str]:
+def issue(
+    check: VersionCheck, plan: ClusterPlan, watched: Watch, world: World, revision: int, now: datetime
+) -> tuple[VersionUpdate | None, str]:
     """The update that one cluster is due, recorded as an action; and what came of looking."""
     steps = in_order(going(plan.decisions))
     for action in attempts(plan, steps, now):
@@ -180,6 +185,14 @@ def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, n
         if known is None:
             return accept(check, plan, steps, action, world, revision, now), "to update"
         outcome = world.actions.outcome(action)
+        if outcome is None and action in watched.parts:  # its provider works on it, or is just through
+            outcomes = watched.parts[action].outcomes
+            if outcomes is None:
+                return None, "being updated"
+            steps = unfinished(steps, outcomes)
+            if not steps:
+                return None, "updated in this window"
+            continue
         if outcome is None:  # running, or lost after it was recorded, with its plan or before: the same once more does no harm
             try:
                 return accept(check, plan, steps, action, world, revision, now), "being updated"
@@ -187,11 +200,16 @@ def issue(check: VersionCheck, plan: ClusterPlan, world: World, revision: int, n
                 return None, "unreadable, until the next sweep ends it"
         if outcome.reason == UNREADABLE:  # what it did is unknown; each step is checked against what the cluster runs
             continue
-        unfinished = {told.subject for told in outcome.outcomes if told.retryable}
-        steps = [step for step in steps if step.key in unfinished]
+        steps = unfinished(steps, outcome.outcomes)
         if not steps:
             return None, "updated in this window"
     return None, "given up for this window"
+
+
+def unfinished(steps: list[VersionStep], outcomes: list[Outcome]) -> list[VersionStep]:
+    """The steps that an action has left for the next one."""
+    left = {told.subject for told in outcomes if told.retryable}
+    return [step for step in steps if step.key in left]
 
 
 def attempts(plan: ClusterPlan, steps: list[VersionStep], now: datetime) -> Iterator[str]:
@@ -233,7 +251,7 @@ def accept(
         revision=revision,
         requested_by="version_check",
         requested_at=now,
-        deadline=deadline(now, world.settings.action_seconds),
+        deadline=deadline(now, world.settings.provider_update_seconds if plan.cluster.asked_for else world.settings.action_seconds),
         parameters={"force_window": check.force_window},
     )
     world.actions.accept(request)

@@ -24,6 +24,7 @@ from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, Image, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import OWN_IMAGE, FleetCluster, Health, Pool, ProviderState, VersionStep, declared_cluster
+from shared.domain.versions.ends import UNSAID, Progress, State
 from shared.domain.versions.semver import parse
 from shared.ports import ClusterError, Refused, Stale, Unavailable
 
@@ -32,6 +33,8 @@ CATALOGUE = "eks"
 """The name of the profile that EKS itself provides."""
 MACHINE = "node group"
 """The machine type that all node groups count as."""
+STATES: dict[str, State] = {"InProgress": "running", "Successful": "done", "Failed": "failed", "Cancelled": "failed"}
+"""How far EKS is with an update, by the word that it has for that."""
 WORKING = frozenset(["CREATING", "UPDATING", "PENDING"])
 """States of clusters and node groups in which EKS works on them."""
 BLOCKING = "ERROR"
@@ -198,16 +201,17 @@ class EksVersions:
             self._call("update_nodegroup_version", **place, releaseVersion=step.to, **token)
         return True
 
-    def why_failed(self, name: str, step: VersionStep) -> str:
+    def progress(self, name: str, step: VersionStep) -> Progress:
         """What EKS says of its newest update to a step's version."""
         place = {"name": self._eks_name} | ({"nodegroupName": step.pool} if step.pool else {})
         ids = [each for page in self._pages("list_updates", "updateIds", named=False, **place) for each in page]
         answers = (self._call("describe_update", updateId=each, **place).get("update") for each in ids)
         updates = [read(EksUpdate, answer, f"an update of cluster {self._eks_name}") for answer in answers]
         newest = max((each for each in updates if each.leads_to(*_parameter(step))), key=lambda each: each.created, default=None)
-        if newest is None or newest.status not in ("Failed", "Cancelled"):
-            return ""
-        return "; ".join([f"EKS update {newest.id}: {newest.status}", *(f"{each.code}: {each.message}" for each in newest.errors)])
+        if newest is None:
+            return UNSAID
+        words = [f"EKS update {newest.id}: {newest.status}", *(f"{each.code}: {each.message}" for each in newest.errors)]
+        return Progress(STATES.get(newest.status, "unknown"), "; ".join(words))
 
     def _must_be_idle(self, about: EksCluster, step: VersionStep, wanted: str) -> None:
         busy = about.status != "ACTIVE"

@@ -21,6 +21,7 @@ from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.versions.catalogue import CloudProfile, MachineType, NamespacedCloudProfile
 from shared.domain.versions.classification import Offered
 from shared.domain.versions.clusters import Exclusion, FleetCluster, Health, Pool, ProviderState, VersionStep, declared_cluster
+from shared.domain.versions.ends import UNSAID, Progress, State
 from shared.domain.versions.semver import parse
 from shared.ports import Refused, Stale, Unavailable
 
@@ -103,13 +104,19 @@ class GkeVersions:
             self._call("update_master", name=self._path, master_version=step.to)
         return True
 
-    def why_failed(self, name: str, step: VersionStep) -> str:
-        """What GKE says of its newest operation of a step's kind."""
-        kind, place = ("UPGRADE_NODES", f"{self._path}/nodePools/{step.pool}") if step.pool else ("UPGRADE_MASTER", self._path)
+    def progress(self, name: str, step: VersionStep) -> Progress:
+        """What GKE says of its newest operation of a step's kind. An operation does not say which version it leads to, and names its target
+        by the project's number.
+        """
+        kind, place = ("UPGRADE_NODES", f"/nodePools/{step.pool}") if step.pool else ("UPGRADE_MASTER", "")
+        target = f"/clusters/{self._path.rpartition('/')[2]}{place}"
         listed = self._call("list_operations", parent=self._location).operations
-        ours = [each for each in listed if each.operation_type.name == kind and each.target_link.endswith(place)]
+        ours = [each for each in listed if each.operation_type.name == kind and each.target_link.endswith(target)]
         newest = max(ours, key=lambda each: str(each.start_time), default=None)
-        return f"GKE {newest.name}: {newest.error.message}" if newest is not None and newest.error.message else ""
+        if newest is None:
+            return UNSAID
+        state: State = "running" if newest.status.name != "DONE" else "failed" if newest.error.message else "done"
+        return Progress(state, f"GKE {newest.name}: {newest.error.message or newest.status.name}")
 
     def _describe(self) -> Any:
         return self._call("get_cluster", name=self._path)

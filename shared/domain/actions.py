@@ -18,7 +18,7 @@ from shared.domain.clusters import NAMED_IN_WORDS, ClusterMatch, in_words
 from shared.domain.labels.bound import BoundPlan
 from shared.domain.labels.impact import BLOCKING, Accepting, Impact, Others, way_on_together
 from shared.domain.labels.selection import Selection
-from shared.domain.names import DRIFT_SWEEP, UNKNOWN
+from shared.domain.names import DRIFT_SWEEP, UNKNOWN, UPDATE_VERSIONS
 from shared.domain.outcomes import NOTHING_WRITTEN, Outcome
 
 MAX_PARTS = 256
@@ -37,6 +37,8 @@ UNREADABLE = "RecordUnreadable"
 PARTLY_DONE, NODES_FAILED = "PartialSuccess", "NodesFailed"
 """Of a cluster, in an action over several: some of its nodes have failed, or all."""
 NO_COUNTS: Mapping[int, Others] = {}
+LATE = "no result by the deadline; retry these nodes with `hullmark actions retry`"
+LATE_UPDATE = "nobody said by the deadline that it was through: its provider may still work on it, and the next check looks at what is due"
 UNSUCCESSFUL = frozenset({"missing", "failed", "stopped"})
 
 
@@ -277,7 +279,7 @@ def expire(plan: Plan | None, parts: Mapping[int, Sequence[Outcome]], request: A
     """End an action whose deadline has passed: what is known stays, the rest is failed and may be retried."""
     plan = plan or Plan(revision=request.revision, planned_at=now, parts=[])
     told = {outcome.subject: outcome for part in parts.values() for outcome in part}
-    late = "no result by the deadline; retry these nodes with `hullmark actions retry`"
+    late = LATE_UPDATE if request.name == UPDATE_VERSIONS else LATE
     full = {
         number: [told.get(n) or Outcome(subject=n, outcome="failed", reason="Expired", message=late, retryable=True) for n in names]
         for number, names in enumerate(plan.parts, 1)

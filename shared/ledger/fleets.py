@@ -20,6 +20,7 @@ from shared.domain.documents.access import Outdated
 from shared.domain.documents.reading import Document
 from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
 from shared.domain.versions.clusters import UNKNOWN, FleetCluster, Health, VersionStep, shoot_id
+from shared.domain.versions.ends import UNSAID, Progress
 from shared.domain.versions.fleets import FleetView, Trouble
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.profiles import Gardener, gardener
@@ -33,8 +34,8 @@ from shared.ports import (
     FleetAtOnce,
     ObjectStore,
     Refused,
-    SaysWhy,
     Stale,
+    TellsProgress,
     Unavailable,
     Workers,
     in_time,
@@ -221,10 +222,10 @@ class Guarded:
         with expecting_anything():
             return self._fleet.apply(name, step, dry_run=dry_run)
 
-    def why_failed(self, name: str, step: VersionStep) -> str:
-        """What the provider says of the last such update, where it has failed; else empty. Raises Refused and Unavailable."""
+    def progress(self, name: str, step: VersionStep) -> Progress:
+        """What the provider says of its last update to a step's version. Raises Refused and Unavailable."""
         with expecting_anything():
-            return self._fleet.why_failed(name, step) if isinstance(self._fleet, SaysWhy) else ""
+            return self._fleet.progress(name, step) if isinstance(self._fleet, TellsProgress) else UNSAID
 
 
 class GuardedAtOnce(Guarded):
@@ -341,10 +342,10 @@ class Fleets:
                 self._opened[name] = guarded(self._opener(name, spec))
         return self._opened[name]
 
-    def why_failed(self, cluster: FleetCluster, step: VersionStep) -> str:
-        """What the provider says of the last such update, where it has failed; else empty. Raises Refused and Unavailable."""
+    def progress(self, cluster: FleetCluster, step: VersionStep) -> Progress:
+        """What a cluster's provider says of its last update to a step's version. Raises Refused and Unavailable."""
         fleet = self._open(cluster.fleet)
-        return fleet.why_failed(cluster.id, step) if isinstance(fleet, SaysWhy) else ""
+        return fleet.progress(cluster.id, step) if isinstance(fleet, TellsProgress) else UNSAID
 
     def find(self, name: str, fleet: str | None = None) -> tuple[Fleet, FleetCluster] | None:
         """The fleet that has a cluster of this id, and the cluster read anew. Of the documents, only its Shoot is read.

@@ -19,6 +19,7 @@ from google.cloud import container_v1
 from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerRestTransport
 from moto import mock_aws
 
+from functions.result_rollup.main import sweep
 from functions.version_apply.main import handle as apply
 from local.cli import main
 from shared import wiring
@@ -27,12 +28,13 @@ from shared.adapters.eks_versions import EksVersions
 from shared.adapters.gke_versions import GkeVersions
 from shared.adapters.kept import Kept
 from shared.domain.documents.kinds import ClusterSpec
+from shared.domain.outcomes import Outcome
 from shared.domain.versions.clusters import FleetCluster, VersionStep
-from shared.domain.versions.fleets import FleetView
-from shared.domain.versions.profiles import Gardener
-from shared.ledger.begun import BegunUpdate
-from shared.ports import Refused, Stale, Unavailable
-from shared.work.provider_updates import carried_out
+from shared.domain.versions.ends import Progress, State, end_of
+from shared.ledger.begun import BegunPart
+from shared.messages import PartResult
+from shared.ports import Refused, Stale, StoreError, Unavailable
+from shared.work.control import control
 from shared.work.versions import committed_versions
 from shared.world import Settings
 from tests.versions.providers import MODEL, NAME, PLACE, Answer, FakeEks, FakeGke, Service, insight
@@ -187,6 +189,7 @@ def test_an_eks_cluster_goes_through_the_functions_like_any_other(eks: FakeEks, 
     site.checks(EVENING.replace(minute=30))
     eks.finish()
     assert {name: group["version"] for name, group in eks.groups.items()} == {"a": "1.32", "b": "1.32"}
+    site.checks(EVENING.replace(minute=50))
     assert [list(action.values()) for action in site.actions()] == [["changed", "skipped", "skipped"], ["changed", "changed"]]
 
 
@@ -278,6 +281,8 @@ def test_every_delivery_of_an_update_carries_the_same_token_and_every_update_its
     update = the_update(site)
     apply(update, site.world, EVENING)
     eks.cluster["status"] = "ACTIVE"  # as if the first request had been lost on its way
+    for key in site.world.store.keys("versions/begun/"):
+        site.world.store.delete(key)
     apply(update, site.world, EVENING)
     (_, first), (_, second), *groups = eks.service.asked
     assert first == second
@@ -326,30 +331,183 @@ def test_an_update_is_told_as_done_when_eks_is_through_and_only_once(eks: FakeEk
         site.checks(EVENING.replace(minute=minute))
     (through,) = [each for each in site.notices("version.updated") if each["component"] == "controlPlane"]
     assert (through["fleet"], through["cluster"], through["to"], through["code"]) == ("prod", "eks/prod", begun["to"], "")
-    assert {each.about["component"] for each in site.world.begun.of(None)} == {"worker/a", "worker/b"}, "what EKS works on next"
+    assert {subject for part in site.world.begun.of(None)[0] for subject in part.about} == {
+        "worker/a/kubernetes",
+        "worker/b/kubernetes",
+    }, "what EKS works on next"
 
 
-def test_a_version_that_cant_be_read_ends_no_update_and_stops_no_check() -> None:
-    about = {"action": "a", "component": "controlPlane", "subject": "kubernetes", "image": "", "from": "1.31", "to": "1.32"}
-    update = BegunUpdate(fleet="prod", cluster="prod:gke/prod", at=EVENING, about=about)
-    ends = {}
-    for version in ("newest", "1.31.9", "1.33.1"):
-        cluster = FleetCluster("gke/prod", version, fleet="prod")
-        ends[version] = carried_out([update], FleetView({"prod": Gardener(clusters={cluster.id: cluster})})) == [update]
-    assert ends == {"newest": False, "1.31.9": False, "1.33.1": True}
+def the_action(site: Site) -> tuple[str, dict[str, tuple[str, str]]]:  # noqa: F811
+    """How the first action stands: its result, or its state while it runs; and what became of its steps."""
+    action = site.world.actions.ids()[0]
+    outcome = site.world.actions.outcome(action)
+    if outcome is None:
+        return site.world.actions.lifecycle(action), {}
+    return outcome.result, {each.subject: (each.outcome, each.reason) for each in outcome.outcomes}
 
 
-def test_what_is_kept_of_an_update_whose_end_nobody_sees_goes_in_time_and_a_torn_one_at_once(site: Site) -> None:  # noqa: F811
-    about = {"action": "a", "component": "controlPlane", "subject": "kubernetes", "image": "", "from": "1.31", "to": "1.32"}
-    update = BegunUpdate(fleet="prod", cluster="prod:eks/prod", at=EVENING, about=about)
-    site.world.begun.add(update)
-    site.world.store.create("versions/begun/00/torn.json", b"{")
+def test_an_action_runs_until_eks_is_through_and_ends_with_what_became_of_it(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    for minute in (0, 10):
+        site.checks(EVENING.replace(minute=minute))
+        assert the_action(site) == ("Processing", {})
+    eks.finish()
+    site.checks(EVENING.replace(minute=20))
+    left = {f"worker/{each}/kubernetes": ("skipped", "UpdateRunning") for each in "ab"}
+    assert the_action(site) == ("success", {"controlPlane/kubernetes": ("changed", "")} | left)
+    assert len(site.world.actions.ids()) == 2, "the same check goes on with the node groups"
+    site.checks(EVENING.replace(minute=30))
+    assert len(site.notices("action.finished")) == 1
+    assert len(site.world.store.keys("versions/begun/")) == 1
+
+
+def test_an_action_whose_update_eks_gave_up_ends_as_a_failure(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    eks.fail("InsufficientFreeAddresses", "the subnets have no free addresses")
+    site.checks(EVENING.replace(minute=20))
+    result, steps = the_action(site)
+    assert (result, steps["controlPlane/kubernetes"]) == ("partial_success", ("failed", "ProviderUpdateFailed"))
+    finished, *_ = site.notices("action.finished")
+    assert "no free addresses" in finished["attention"][0]["message"]
+
+
+def test_an_update_delivered_again_while_eks_works_on_it_begins_nothing_and_ends_nothing(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    update = the_update(site)
+    apply(update, site.world, EVENING)
+    asked = len(eks.service.asked)
+    assert apply(update, site.world, EVENING) == "begun before"
+    eks.finish()
+    assert apply(update, site.world, EVENING) == "begun before"
+    site.cloud.drain()
+    assert len(eks.service.asked) == asked
+    assert the_action(site) == ("Processing", {})
+    site.checks(EVENING.replace(minute=20))
+    assert the_action(site)[0] == "success"
+
+
+def test_a_delivery_that_was_cut_off_when_eks_had_accepted_its_update_is_taken_up(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    update = the_update(site)
+
+    def away(part: BegunPart) -> None:
+        raise StoreError("the bucket is away")
+
+    site.world.begun.add = away  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        apply(update, site.world, EVENING)
+    del site.world.begun.add
+    apply(update, site.world, EVENING)
+    site.cloud.drain()
+    assert len([call for call, _ in eks.service.asked if call == "POST /clusters/prod/updates"]) == 1
+    assert the_action(site) == ("Processing", {})
+    eks.finish()
+    site.checks(EVENING.replace(minute=20))
+    assert the_action(site)[1]["controlPlane/kubernetes"] == ("changed", "")
+
+
+def test_a_result_that_the_bus_lost_is_said_again_until_the_action_has_ended(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    eks.finish()
+    publish = site.world.bus.publish
+    site.world.bus.publish = lambda topic, messages: None if topic == PartResult.TOPIC else publish(topic, messages)  # type: ignore[method-assign]
+    site.checks(EVENING.replace(minute=20))
+    assert the_action(site) == ("Processing", {})
+    site.world.bus.publish = publish  # type: ignore[method-assign]
+    eks.finish()
+    site.checks(EVENING.replace(minute=30))
+    assert the_action(site)[0] == "success"
+    assert len([each for each in site.notices("version.updated") if each["component"] == "controlPlane"]) == 1
+
+
+def test_an_action_that_is_stopped_ends_although_eks_goes_on_and_its_end_is_told(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    control(site.world.actions.ids()[0], "stop", "a person", site.world, EVENING)
+    site.checks(EVENING.replace(minute=20))
+    result, steps = the_action(site)
+    assert (result, steps["controlPlane/kubernetes"]) == ("stopped", ("stopped", "Stopped"))
+    eks.finish()
+    site.checks(EVENING.replace(minute=30))
+    assert [each["component"] for each in site.notices("version.updated")] == ["controlPlane"]
+
+
+def test_what_nobody_says_the_end_of_expires_with_its_deadline_and_a_late_end_is_told(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    for hours in (2, 23):
+        sweep(site.world, EVENING + timedelta(hours=hours))
+        assert the_action(site) == ("Processing", {})
+    sweep(site.world, EVENING + timedelta(hours=25))
+    site.cloud.drain()
+    result, steps = the_action(site)
+    assert (result, steps["controlPlane/kubernetes"]) == ("expired", ("failed", "Expired"))
+    assert "its provider may still work on it" in site.notices("action.finished")[0]["attention"][0]["message"]
+    eks.finish()
+    site.checks(EVENING + timedelta(days=1, hours=12))
+    assert [each["component"] for each in site.notices("version.updated")] == ["controlPlane"]
+    assert the_action(site)[0] == "expired"
+
+
+def test_a_fleet_that_does_not_answer_ends_nothing_and_a_cluster_that_is_gone_does(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    eks.service.routes.insert(0, ("GET /clusters/prod", lambda: (503, {"type": "ServerException", "message": "soon"})))
+    site.checks(EVENING.replace(minute=20))
+    assert the_action(site) == ("Processing", {})
     site.commits(cloud_profile([{"version": "1.28.1"}]))
+    site.checks(EVENING.replace(minute=30))
+    assert the_action(site)[1]["controlPlane/kubernetes"] == ("missing", "ClusterNotFound")
+
+
+STEP = VersionStep("controlPlane", "kubernetes", "1.31", "1.32")
+
+
+@pytest.mark.parametrize(
+    ("runs", "said", "minutes", "expected"),
+    [
+        ("1.32", "unknown", 0, "changed"),
+        ("1.33.1", "failed", 0, "changed"),
+        ("1.31", "running", 600, ""),
+        ("1.31", "failed", 0, "failed"),
+        ("1.31", "unknown", 29, ""),
+        ("1.31", "unknown", 31, "failed"),
+        ("1.31", "done", 29, ""),
+        ("1.31", "done", 31, "failed"),
+        ("newest", "unknown", 0, ""),
+    ],
+)
+def test_how_an_update_ends_is_decided_by_what_runs_then_by_what_the_provider_says(
+    runs: str, said: State, minutes: int, expected: str
+) -> None:
+    begun = Outcome(subject=STEP.key, outcome="changed", reason="UpdateBegun", message="1.31 → 1.32")
+    found = end_of(STEP, begun, FleetCluster("eks/prod", runs), Progress(said, "words"), timedelta(minutes=minutes))
+    assert (found.outcome if found else "") == expected
+    assert found is None or found.reason == ("ProviderUpdateFailed" if expected == "failed" else "")
+
+
+def test_what_is_kept_of_an_update_whose_end_nobody_sees_goes_in_time(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
     site.checks(EVENING + timedelta(days=29))
-    assert site.world.begun.of(None) == [update]
     assert len(site.world.store.keys("versions/begun/")) == 1
     site.checks(EVENING + timedelta(days=31))
-    assert site.world.begun.of(None) == []
+    assert site.world.store.keys("versions/begun/") == []
+
+
+def test_a_record_of_an_update_that_cannot_be_read_ends_its_action_and_goes(eks: FakeEks, site: Site) -> None:  # noqa: F811
+    eks_site(site, eks, **WINDOW)
+    site.checks(EVENING)
+    (key,) = site.world.store.keys("versions/begun/")
+    site.world.store.delete(key)
+    site.world.store.create(key, b"{")
+    site.world.store.create("versions/begun/00/nothing.json", b"{")
+    site.checks(EVENING.replace(minute=20))
+    assert the_action(site)[1]["controlPlane/kubernetes"] == ("failed", "RecordUnreadable")
+    site.checks(EVENING.replace(minute=30))
+    assert site.world.store.keys("versions/begun/") == []
 
 
 def test_a_node_group_that_is_not_well_is_refused_with_its_words(eks: FakeEks) -> None:
