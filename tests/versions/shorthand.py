@@ -10,7 +10,7 @@ from typing import Any
 from shared.domain.versions.catalogue import CloudProfile, Image, ImageVersion, MachineType
 from shared.domain.versions.classification import Offered, Stage
 from shared.domain.versions.clusters import FleetCluster, Pool
-from shared.domain.versions.decisions import Decision, Keep, Stuck, Update, VersionOutcome, VersionRules
+from shared.domain.versions.decisions import Decision, Keep, Stuck, Timeline, Update, VersionOutcome
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ def pool(version: str | None = None, kubernetes: str | None = None, **more: Any)
 
 
 def kubernetes_outcome(current: str, versions: Sequence[str], auto: bool = True) -> VersionOutcome:
-    return VersionRules(profile(versions), NOW).kubernetes(current, auto)
+    return Timeline(profile(versions)).at(NOW).kubernetes(current, auto)
 
 
 def image_outcome(
@@ -68,7 +68,7 @@ def image_outcome(
     **more: Any,
 ) -> VersionOutcome:
     chosen = pool(current, **more)
-    return VersionRules(profile(["1.30.0"], image(versions, strategy)), NOW).image(chosen, cluster(kubernetes, auto_image=auto))
+    return Timeline(profile(["1.30.0"], image(versions, strategy))).at(NOW).image(chosen, cluster(kubernetes, auto_image=auto))
 
 
 def short(outcome: VersionOutcome) -> str:

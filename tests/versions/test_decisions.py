@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.domain.versions.catalogue import CloudProfile, ImageVersion, MachineType, NamespacedCloudProfile, Runtime
-from shared.domain.versions.decisions import Keep, Stuck, Timeline, Update, VersionRules
+from shared.domain.versions.decisions import Keep, Stuck, Timeline, Update
 from shared.domain.versions.plans import Planner, decision_entry
 from shared.domain.versions.profiles import Gardener
 from tests.versions.shorthand import (
@@ -196,24 +196,24 @@ def test_one_flavor_must_share_a_value_with_the_machine_for_every_capability(
         machine_types=(MachineType("m", "amd64", machine),),
         capabilities=CAPABILITIES,
     )
-    decided = VersionRules(capable, NOW).image(pool("1.0.1", architecture="amd64"), cluster("1.30.0"))
+    decided = Timeline(capable).at(NOW).image(pool("1.0.1", architecture="amd64"), cluster("1.30.0"))
     assert short(decided) == ("auto 1.0.9" if fits else "keep AlreadyLatest")
 
 
 def test_a_pools_own_version_follows_the_same_rules_and_never_passes_the_control_plane() -> None:
-    rules = VersionRules(profile(["1.27.3 expired", "1.28.2", "1.28.9 expired", "1.29.1"]), NOW)
+    rules = Timeline(profile(["1.27.3 expired", "1.28.2", "1.28.9 expired", "1.29.1"])).at(NOW)
     lagging = cluster("1.28.2", pool(kubernetes="1.27.3"), auto=False)
     assert by_place(rules.decide(lagging))["worker/w kubernetes"] == "force 1.28.2"
 
-    held_back = VersionRules(profile(["1.27.3 expired", "1.28.0", "1.28.9"]), NOW).decide(
-        cluster("1.28.0", pool(kubernetes="1.27.3"), auto=False)
+    held_back = (
+        Timeline(profile(["1.27.3 expired", "1.28.0", "1.28.9"])).at(NOW).decide(cluster("1.28.0", pool(kubernetes="1.27.3"), auto=False))
     )
     assert by_place(held_back)["worker/w kubernetes"] == "force 1.28.0"
     assert held_back[-1].description == 'Updated Kubernetes version from "1.27.3" to "1.28.0"'
 
 
 def test_a_pool_goes_along_with_the_control_planes_new_version_in_the_same_run() -> None:
-    decided = VersionRules(profile(["1.27.3 expired", "1.28.2"]), NOW).decide(cluster("1.27.3", pool(kubernetes="1.27.3")))
+    decided = Timeline(profile(["1.27.3 expired", "1.28.2"])).at(NOW).decide(cluster("1.27.3", pool(kubernetes="1.27.3")))
     assert by_place(decided) == {
         "worker/w machineImage": "keep VersionNotDeclared",
         "controlPlane kubernetes": "force 1.28.2",
@@ -222,27 +222,25 @@ def test_a_pool_goes_along_with_the_control_planes_new_version_in_the_same_run()
 
 
 def test_a_pools_version_is_printed_normalised_and_the_control_planes_as_the_profile_spells_it() -> None:
-    decided = VersionRules(profile(["v1.27"]), NOW).decide(cluster("1.26.0", pool(kubernetes="1.26.0"), auto=False))
+    decided = Timeline(profile(["v1.27"])).at(NOW).decide(cluster("1.26.0", pool(kubernetes="1.26.0"), auto=False))
     assert by_place(decided)["controlPlane kubernetes"] == "force v1.27"
     assert by_place(decided)["worker/w kubernetes"] == "force 1.27.0"
 
 
 def test_images_are_decided_with_the_kubernetes_versions_before_the_run() -> None:
     linux = image(["1.0.1", image_version("1.0.5", kubelet="< 1.28"), image_version("1.0.9", kubelet=">= 1.28")], "patch")
-    decided = VersionRules(profile(["1.27.3 expired", "1.28.0"], linux), NOW).decide(cluster("1.27.3", pool("1.0.1")))
+    decided = Timeline(profile(["1.27.3 expired", "1.28.0"], linux)).at(NOW).decide(cluster("1.27.3", pool("1.0.1")))
     assert by_place(decided) == {"worker/w machineImage": "auto 1.0.5", "controlPlane kubernetes": "force 1.28.0"}
 
 
 def test_a_stuck_control_plane_does_not_stop_its_pools() -> None:
-    decided = VersionRules(profile(["1.27.3 expired", "1.26.1 expired", "1.29.0"]), NOW).decide(
-        cluster("1.27.3", pool(kubernetes="1.26.1"))
-    )
+    decided = Timeline(profile(["1.27.3 expired", "1.26.1 expired", "1.29.0"])).at(NOW).decide(cluster("1.27.3", pool(kubernetes="1.26.1")))
     assert by_place(decided)["controlPlane kubernetes"] == "stuck NoConsecutiveMinor"
     assert by_place(decided)["worker/w kubernetes"] == "force 1.27.3"
 
 
 def test_one_pools_unknown_image_or_machine_type_is_its_own_error() -> None:
-    rules = VersionRules(profile(["1.27.3"], image(["1.0.1", "1.0.2"], "patch")), NOW)
+    rules = Timeline(profile(["1.27.3"], image(["1.0.1", "1.0.2"], "patch"))).at(NOW)
     pools = [pool("1.0.1", name="a", machine_type="none"), pool("1.0.1", name="b", image="suse"), pool("1.0.1", name="c")]
     decided = rules.decide(cluster("1.27.3", *pools))
     assert [short(each.outcome) for each in decided] == [

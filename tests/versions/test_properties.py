@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.domain.versions.classification import DEPRECATED, EXPIRED, PREVIEW, UNAVAILABLE
-from shared.domain.versions.decisions import Update, VersionRules
+from shared.domain.versions.decisions import Timeline, Update
 from shared.domain.versions.semver import parse
 from tests.versions.shorthand import NOW, cluster, image, image_version, kubernetes_outcome, offered, pool, profile
 
@@ -48,7 +48,7 @@ def test_kubernetes_goes_up_by_a_minor_at_most_and_never_to_what_nobody_should_r
 @settings(max_examples=400)
 @given(spellings, offers, strategies, st.booleans())
 def test_images_stay_within_their_strategy(current: str, offered_texts: list[str], strategy: str, auto: bool) -> None:
-    rules = VersionRules(profile(["1.30.0"], image([image_version(text) for text in offered_texts], strategy)), NOW)
+    rules = Timeline(profile(["1.30.0"], image([image_version(text) for text in offered_texts], strategy))).at(NOW)
     outcome = rules.image(pool(current), cluster("1.30.0", auto_image=auto))
     if isinstance(outcome, Update):
         old, new = parse(current), parse(outcome.to)
@@ -70,7 +70,7 @@ releases = offers.map(lambda texts: [text for text in texts if "-rc" not in text
 @given(spellings, releases, strategies)
 def test_the_order_in_which_a_profile_lists_its_versions_decides_nothing(current: str, offered_texts: list[str], strategy: str) -> None:
     def decided(texts: list[str]) -> object:
-        rules = VersionRules(profile(texts, image(texts, strategy)), NOW)
+        rules = Timeline(profile(texts, image(texts, strategy))).at(NOW)
         return rules.kubernetes(current, True), rules.image(pool(current), cluster("1.30.0"))
 
     assert decided(offered_texts) == decided(offered_texts[::-1])

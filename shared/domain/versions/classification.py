@@ -20,6 +20,22 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """The stages of one version, made ready to be asked at many moments. `turns`: when each dated stage begins, the last listed first."""
+
+    turns: tuple[tuple[datetime, str], ...]
+    before: str
+    """What it counts as before all of them."""
+
+    def at(self, now: datetime) -> str:
+        """Its classification: the last listed stage that began strictly before `now`; unclassified means supported."""
+        for start, classification in self.turns:
+            if start < now:
+                return classification
+        return self.before
+
+
+@dataclass(frozen=True, slots=True)
 class Offered:
     """A version as a profile offers it, in the profile's own spelling. `lifecycle` excludes the two older fields."""
 
@@ -41,16 +57,20 @@ class Offered:
         """When it expires, if ever."""
         return next((stage.start for stage in self.stages if stage.classification == EXPIRED), None)
 
-    def at(self, now: datetime) -> str:
-        """Its classification: the last listed stage that began strictly before `now`; unclassified means supported."""
+    @property
+    def life(self) -> Life:
+        """Its stages, to be asked at many moments."""
         stages = self.stages
-        if not stages:
-            return SUPPORTED
-        current = UNAVAILABLE
-        for stage in stages:
-            if stage.start is None or stage.start < now:
-                current = stage.classification
-        return current
+        turns: list[tuple[datetime, str]] = []
+        for stage in reversed(stages):
+            if stage.start is None:
+                return Life(tuple(turns), stage.classification)
+            turns.append((stage.start, stage.classification))
+        return Life(tuple(turns), UNAVAILABLE if stages else SUPPORTED)
+
+    def at(self, now: datetime) -> str:
+        """Its classification at a moment."""
+        return self.life.at(now)
 
 
 def transitions(versions: Iterable[Offered]) -> list[datetime]:

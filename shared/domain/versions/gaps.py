@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from shared.domain.reasons.versions import sentence
 from shared.domain.versions.answers import GapEntry
-from shared.domain.versions.catalogue import CloudProfile, Image
+from shared.domain.versions.catalogue import CloudProfile
 from shared.domain.versions.classification import EXPIRED, SUPPORTED, Offered
-from shared.domain.versions.decisions import NEVER, Stuck, Timeline, Update, VersionOutcome, image_outcome
+from shared.domain.versions.decisions import NEVER, ImageOffers, Stuck, Timeline, Update, VersionOutcome, image_outcome
 from shared.domain.versions.plans import time_text
 from shared.domain.versions.semver import InvalidVersion, parse
 
@@ -36,9 +36,11 @@ def _expiries(name: str, profile: CloudProfile, users: Users, now: datetime) -> 
             outcome = timeline.at(moment).kubernetes(offered.version, auto=True)
             yield from _dead_end(name, "kubernetes", offered, outcome, profile.kubernetes, users, moment)
     for image in profile.images:
-        for offered in image.versions:
-            if (moment := _end(offered, now)) is not None:
-                yield from _dead_end(name, image.name, offered, _image(image, offered, moment), image.versions, users, moment)
+        offers = ImageOffers.of(image, profile)
+        for version in image.versions:
+            if (moment := _end(version, now)) is not None:
+                outcome = image_outcome(offers, version.version, moment)
+                yield from _dead_end(name, image.name, version, outcome, image.versions, users, moment)
 
 
 def _end(offered: Offered, now: datetime) -> datetime | None:
@@ -46,10 +48,6 @@ def _end(offered: Offered, now: datetime) -> datetime | None:
     if offered.expires is None or offered.expires >= NEVER:
         return None
     return max(offered.expires + MOMENT, now)
-
-
-def _image(image: Image, offered: Offered, moment: datetime) -> VersionOutcome:
-    return image_outcome(image, offered.version, moment)
 
 
 def _dead_end(

@@ -14,7 +14,7 @@ from shared.domain.documents.reading import Document, Path, Problem
 from shared.domain.keys import is_subdomain, key_error, value_error
 from shared.domain.versions.catalogue import ARCHITECTURE, Capabilities, CloudProfile, ImageVersion, MachineType
 from shared.domain.versions.classification import SUPPORTED
-from shared.domain.versions.decisions import architecture_of, architectures_of
+from shared.domain.versions.demands import architecture_of, architectures_of
 from shared.domain.versions.fields import Fields
 
 ARCHITECTURES = ("amd64", "arm64")

@@ -17,6 +17,7 @@ MAX_CONSTRAINT_GROUPS = 32
 MAX_UINT64 = 2**64 - 1
 
 _EXTRA = r"(?:-([0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*))?(?:\+([0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*))?"
+_SUFFIX = re.compile(r"[-+~]")
 _VERSION = re.compile(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?{_EXTRA}")
 
 
@@ -77,7 +78,7 @@ def _pre_key(pre: str) -> tuple[object, ...]:
 
 def normalize(text: str) -> str:
     """What the compare helper makes of a version before it looks: no letter `v` anywhere, cut at the first `-`, `+` or `~`."""
-    return re.split(r"[-+~]", text.replace("v", ""), maxsplit=1)[0]
+    return _SUFFIX.split(text.replace("v", ""), maxsplit=1)[0]
 
 
 def compare(left: str, operator: str, right: str) -> bool:
@@ -123,10 +124,15 @@ class Constraint:
 
     def accepts(self, version: Version) -> bool:
         """Whether the version passes any group. A pre-release fails every group that names no pre-release itself."""
-        return any(
-            (not version.pre or any(term.version.pre for term in group)) and all(term.accepts(version) for term in group)
-            for group in self.groups
-        )
+        for group in self.groups:
+            if version.pre and not any(term.version.pre for term in group):
+                continue
+            for term in group:
+                if not term.accepts(version):
+                    break
+            else:
+                return True
+        return False
 
 
 @lru_cache(maxsize=4096)
