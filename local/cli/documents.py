@@ -52,7 +52,8 @@ def validate(files: tuple[str, ...], previous: tuple[str, ...], now: datetime, f
         from local.cli.annotations import Finding, github, sarif
 
         findings = [*(Finding("error", problem) for problem in problems), *(Finding("warning", warning) for warning in warnings)]
-        click.echo("\n".join(github(findings, sources)) if form == "github" else json.dumps(sarif(findings, sources), indent=2))
+        for line in github(findings, sources) if form == "github" else [json.dumps(sarif(findings, sources), indent=2)]:
+            click.echo(line)
         return ERROR if problems else 0
     answer = {
         "valid": not problems,

@@ -97,7 +97,7 @@ def _summary(plan: LabelPlan) -> str:
     else:
         head = "**No drift**" if plan.released else "**Nothing to change**"
     told = ", ".join([head, *(f"{count} {what}" for count, what in counts if count)])
-    against = f" Revision {plan.revision}." if plan.revision else " Documents of this branch; nothing is committed yet."
+    against = f" Revision {plan.revision}." if plan.revision else " These documents are not committed."
     return f"{told}.{against}" + (f" {plan.waits}." if plan.waits else "")
 
 

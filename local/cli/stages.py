@@ -30,6 +30,8 @@ def view(seen: RolloutStatus) -> Iterator[Any]:
     if seen.reason:
         yield Text(f"{'waits' if seen.phase == 'running' else seen.phase}: {waits(seen)}")
         yield from (Text(f"  see {line}") for line in explained(seen.reason))
+    elif seen.phase != "running" and seen.said_by:
+        yield Text(f"{seen.phase} by {seen.said_by} at {at(seen.since)}{': ' if seen.message else ''}{seen.message}")
     if seen.impact:
         yield from map(Text, impact_lines(seen.impact))
         yield Text(f"`hullmark rollout approve {seen.id} {seen.stage} --impact {seen.impact.digest}` approves that")

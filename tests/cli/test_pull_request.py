@@ -156,7 +156,7 @@ def test_plan_prints_the_comment_and_exits_as_for_any_form(hullmark: Hullmark, s
     assert ran.code == 2
     assert ran.out.startswith("<!-- hullmark plan -->\n### Hullmark: plan for cluster `default`\n")
     assert "| `rack` | `r1` | `r7` | `kubelet` | 1: `n1` | `declared by NodeLabelPolicy/racks` |" in ran.out
-    assert "Documents of this branch; nothing is committed yet." in ran.out
+    assert "These documents are not committed." in ran.out
     settled = hullmark("plan", "-f", file, "--nodes", nodes(n1={"rack": "r7"}), "-o", "markdown")
     assert (settled.code, "**Nothing to change**, 1 unchanged." in settled.out) == (0, True)
 

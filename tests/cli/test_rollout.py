@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -55,6 +56,7 @@ def test_a_rollout_is_taken_back_and_its_revision_is_rejected(cluster: Hullmark)
     again = cluster("rollout", "start")
     assert (again.code, "rejected" in again.err) == (1, True)
     assert cluster("rollout", "watch", rollout).code == 3
+    assert re.search(r"reverted by \S+ at 2026-11-21 12:00 UTC: it blinked", cluster("rollout", "status", rollout).out)
 
 
 def test_a_site_action_takes_the_place_of_a_rollout_where_it_says_so(cluster: Hullmark) -> None:
