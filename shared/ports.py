@@ -14,6 +14,7 @@ from shared.domain.nodes import HULLMARK as HULLMARK
 from shared.domain.nodes import OWNER as OWNER
 from shared.domain.nodes import Node as Node
 from shared.domain.nodes import Owner as Owner
+from shared.domain.nodes import Taint as Taint
 from shared.messages import Outgoing
 
 if TYPE_CHECKING:
@@ -156,6 +157,21 @@ class Cluster(Protocol):
         """`work` on every item, as many at a time as this cluster may have in flight; results in the items' order.
 
         What `work` raises is raised once the others have ended.
+        """
+        ...
+
+
+@runtime_checkable
+class Taints(Protocol):
+    """A cluster's taints; a Cluster may have these too."""
+
+    def with_taints(self) -> Self:
+        """The same cluster, whose `nodes` and `node` show taints."""
+        ...
+
+    def remove_taint(self, name: str, uid: str, taint: Taint, labels: Mapping[str, str]) -> bool:
+        """Take one taint off a node, in one patch that holds only while it is this node and has these labels; its other taints stay as they
+        are. False where it does not hold the taint. Raises NodeGone, Stale, Refused and Unavailable.
         """
         ...
 

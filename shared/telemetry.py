@@ -19,7 +19,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 TRACEPARENT = re.compile(r"^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$")
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 """Upper bounds of the duration histogram, seconds."""
+TIMES_TO_LABEL = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+"""Upper bounds of the histogram of new nodes, seconds: an event takes one or two, a sweep up to an hour."""
+TIME_TO_LABEL = "From a new node's creation until its labels are there and its startup taints are gone."
 IGNORED = "ignored"
 """The outcome of an ignored event; the line's reason, a CamelCase code, says why, and is counted."""
 
@@ -64,6 +67,7 @@ class Span:
 
 
 _span: ContextVar[Span | None] = ContextVar("hullmark_span", default=None)
+_line: ContextVar[Line | None] = ContextVar("hullmark_line", default=None)
 
 
 def attributes() -> dict[str, str]:
@@ -134,6 +138,7 @@ def serving(step: str, subject: str, headers: Mapping[str, str]) -> Iterator[Lin
 @contextmanager
 def _observed(step: str, span: Span, ids: Mapping[str, str]) -> Iterator[Line]:
     line, token = Line(step, span), _span.set(span)
+    lines = _line.set(line)
     began, clock = time.time_ns(), time.perf_counter()
     try:
         yield line
@@ -144,6 +149,7 @@ def _observed(step: str, span: Span, ids: Mapping[str, str]) -> Iterator[Line]:
         raise
     finally:
         _span.reset(token)
+        _line.reset(lines)
         seconds = time.perf_counter() - clock
         _counted(line, seconds)
         _written(line, ids, seconds)
@@ -187,6 +193,29 @@ _ignored: dict[str, int] = {}
 _seconds: dict[str, list[float]] = {}  # step -> count per bucket, then the count of all, then the sum of seconds
 
 
+_new_nodes: list[float] = [0.0] * (len(TIMES_TO_LABEL) + 2)
+
+
+def labelled(times: Sequence[float]) -> None:
+    """Count new nodes by the seconds from their creation until their labels were there and their startup taints gone; the line of what is
+    being handled says how many, and the longest time.
+    """
+    if not times:
+        return
+    with _lock:
+        for seconds in times:
+            _observe(_new_nodes, TIMES_TO_LABEL, seconds)
+    if line := _line.get():
+        line.numbers |= {"new_nodes": len(times), "time_to_label_s": round(max(times), 3)}
+
+
+def _observe(row: list[float], bounds: Sequence[float], seconds: float) -> None:
+    for place, bound in enumerate(bounds):
+        row[place] += seconds <= bound
+    row[-2] += 1
+    row[-1] += seconds
+
+
 def _counted(line: Line, seconds: float) -> None:
     with _lock:
         key = (line.step, line.result)
@@ -194,32 +223,30 @@ def _counted(line: Line, seconds: float) -> None:
         if line.result == IGNORED:
             _ignored[line.reason] = _ignored.get(line.reason, 0) + 1
         row = _seconds.setdefault(line.step, [0.0] * (len(BUCKETS) + 2))
-        for place, bound in enumerate(BUCKETS):
-            row[place] += seconds <= bound
-        row[-2] += 1
-        row[-1] += seconds
+        _observe(row, BUCKETS, seconds)
 
 
 def metrics() -> list[Family]:
     """This process's counters."""
     with _lock:
         messages, timed = sorted(_messages.items()), {step: list(row) for step, row in sorted(_seconds.items())}
-        ignored = sorted(_ignored.items())
+        ignored, new_nodes = sorted(_ignored.items()), list(_new_nodes)
     handled = tuple(Sample(count, {"step": step, "outcome": outcome}) for (step, outcome), count in messages)
-    durations = tuple(sample for step, row in timed.items() for sample in _histogram(step, row))
+    durations = tuple(sample for step, row in timed.items() for sample in _histogram({"step": step}, BUCKETS, row))
     dropped = tuple(Sample(count, {"reason": reason}) for reason, count in ignored)
     return [
         Family("hullmark_handled_total", "Messages and requests handled.", "counter", handled),
         Family("hullmark_handling_seconds", "Time to handle one.", "histogram", durations),
+        Family("hullmark_time_to_label_seconds", TIME_TO_LABEL, "histogram", tuple(_histogram({}, TIMES_TO_LABEL, new_nodes))),
         Family("hullmark_events_ignored_total", "Cluster events that were ignored, by reason.", "counter", dropped),
     ]
 
 
-def _histogram(step: str, row: list[float]) -> Iterator[Sample]:
-    for bound, count in zip((*BUCKETS, "+Inf"), row[:-1], strict=True):
-        yield Sample(count, {"step": step, "le": str(bound)}, "_bucket")
-    yield Sample(row[-1], {"step": step}, "_sum")
-    yield Sample(row[-2], {"step": step}, "_count")
+def _histogram(labels: Mapping[str, str], bounds: Sequence[float], row: list[float]) -> Iterator[Sample]:
+    for bound, count in zip((*bounds, "+Inf"), row[:-1], strict=True):
+        yield Sample(count, {**labels, "le": str(bound)}, "_bucket")
+    yield Sample(row[-1], labels, "_sum")
+    yield Sample(row[-2], labels, "_count")
 
 
 @cache

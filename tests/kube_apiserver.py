@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shared.adapters.apiserver import Access, ApiServer, StatusError
-from shared.ports import NodeGone, Refused
+from shared.ports import NodeGone, Refused, Taint
 
 PROGRAMS = ("kube-apiserver", "etcd")
 VERSION = "1.35.4"
@@ -232,10 +232,21 @@ class Fleet:
         """Set (or, with None, remove) labels by Update, as `kubectl label` and kubelets do."""
         self.patch(name, {"metadata": {"labels": dict(labels)}}, manager)
 
+    def set_taints(self, name: str, taints: Iterable[Taint], manager: str = "kubectl-taint") -> None:
+        """Put these taints in the place of a node's, as `kubectl taint` does."""
+        self.patch(name, {"spec": {"taints": [taint._asdict() for taint in taints]}}, manager)
+
+    def apply_taints(self, name: str, taints: Iterable[Taint], manager: str) -> None:
+        """Server-Side Apply of a node's taints by another manager, forced."""
+        self._apply(name, {"metadata": {"name": name}, "spec": {"taints": [taint._asdict() for taint in taints]}}, manager)
+
     def apply(self, name: str, labels: Mapping[str, str], manager: str) -> None:
         """Server-Side Apply of another manager, forced."""
         metadata = {"name": name, **({"labels": dict(labels)} if labels else {})}
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+        self._apply(name, {"metadata": metadata}, manager)
+
+    def _apply(self, name: str, body: Mapping[str, Any], manager: str) -> None:
+        node = {"apiVersion": "v1", "kind": "Node", **body}
         query, kind = {"fieldManager": manager, "force": "true"}, {"Content-Type": "application/apply-patch+yaml"}
         self._request("PATCH", f"/api/v1/nodes/{name}", query, json.dumps(node).encode(), {**kind, **_METADATA})
 

@@ -17,6 +17,8 @@ from functions.api.fleet import FleetOverview, look
 from functions.api.rolling import MEASURED, Unfinished, unfinished
 from shared import telemetry, wiring
 from shared.domain.exposition import CONTENT_TYPE, Family, Sample, exposition
+from shared.domain.labels.taints import STARTUP_TAINT
+from shared.domain.overview import OutOfSync
 from shared.ledger.revisions import Revision
 from shared.world import World
 
@@ -66,6 +68,7 @@ def _gauges(fleet: FleetOverview, unreadable: int, now: datetime) -> list[Family
     clusters = sorted({*fleet.clusters, *fleet.sync.looked_at})
     ended = tuple(Sample(count, {"name": name, "result": result}) for (name, result), count in fleet.results.items())
     bad = tuple(Sample(fleet.sync.count(cluster=name), {"cluster": name}) for name in clusters)
+    tainted = tuple(Sample(sum(_tainted(node, name) for node in fleet.sync.nodes), {"cluster": name}) for name in clusters)
     readable = [reach for reach in fleet.reaches if not reach.trouble]
     base = tuple(Sample(reach.base or 0, {"cluster": reach.cluster}) for reach in readable)
     newest = tuple(Sample(reach.newest, {"cluster": reach.cluster}) for reach in readable)
@@ -74,12 +77,17 @@ def _gauges(fleet: FleetOverview, unreadable: int, now: datetime) -> list[Family
         Family("hullmark_actions", "Ended actions among the newest, by name and result.", "gauge", ended),
         Family("hullmark_actions_open", "Actions that have not ended.", "gauge", (Sample(len(fleet.running)),)),
         Family("hullmark_nodes_not_true", "Nodes that their newest action left out of sync, or a blocked one would change.", "gauge", bad),
+        Family("hullmark_nodes_tainted", "Nodes on which a startup taint stays that nothing takes off.", "gauge", tainted),
         Family("hullmark_revision", "The newest committed revision.", "gauge", (Sample(fleet.newest),)),
         Family("hullmark_revision_base", "The revision of every node without one of its own; 0 for none.", "gauge", base),
         Family("hullmark_revision_released", "The newest revision that is released to any node; 0 for none.", "gauge", newest),
         Family("hullmark_revision_waiting_seconds", "How long the newest revision waits to be released; 0: it does not.", "gauge", waiting),
         Family("hullmark_records_unreadable", "Records among the newest that can't be read.", "gauge", (Sample(unreadable),)),
     ]
+
+
+def _tainted(node: OutOfSync, cluster: str) -> bool:
+    return node.cluster == cluster and node.outcome.reason == STARTUP_TAINT
 
 
 def _rollouts(rolling: Unfinished, paused: bool, now: datetime) -> list[Family]:

@@ -164,6 +164,6 @@ def known_to_be_bad(request: ActionRequest, known: ActionOutcome | None) -> list
 def in_one_line(outcome: Outcome) -> str:
     """Put a node's outcome in one line: what changed, or why it did not."""
     changes = outcome.changes
-    words = [f"{key}={value}" for key, value in sorted(changes.set.items())] + [f"{key}-" for key in changes.remove] if changes else []
+    words = changes.in_words() if changes else ()
     cause = ": ".join(filter(None, (outcome.reason, outcome.message)))
     return " ".join(filter(None, (outcome.outcome, " ".join(words), f"({cause})" if words and cause else cause)))

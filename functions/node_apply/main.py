@@ -7,7 +7,8 @@ out  results        PartResult
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,12 +27,15 @@ from shared.ledger.records import RecordUnreadable, missing
 from shared.ledger.releases import release_key
 from shared.ledger.revisions import UnknownRevision
 from shared.messages import LAST_ATTEMPT, Delivery, NodeApply, PartResult, TryAgain
-from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Stale
+from shared.ports import Cluster, ClusterError, Conflict, Node, NodeGone, Stale, Taint, Taints
 from shared.work.control import parked
 from shared.world import World
 
 REREADS = 3
 """Tries at a node that changes under our hands, before it is reported as failed and retryable."""
+
+NEW_FOR = 24 * 3600.0
+"""Seconds. A node that is older when it is labelled first was there before Hullmark, or before its policy: its time says nothing."""
 
 
 @functions_framework.cloud_event
@@ -67,6 +71,7 @@ def handle(task: NodeApply, world: World, *, last: bool = False) -> str:
             return _publish(task, looked_up, world)
         task, cluster = looked_up
         outcomes = apply_all(task.nodes, cluster, left, bring_in_sync)
+        telemetry.labelled(times_to_label(task.nodes, outcomes, world.clock()))
         if further := _further(task, outcomes):
             world.bus.publish(NodeApply.TOPIC, [further.outgoing()])
             return f"goes on, {sum(node.settled is not None for node in further.nodes)} of {len(outcomes)} nodes done"
@@ -174,6 +179,13 @@ def bring_in_sync(task: NodeTask, cluster: Cluster) -> Outcome:
         return _failed(task, error)
 
 
+def times_to_label(nodes: Sequence[NodeTask], outcomes: Sequence[Outcome], now: datetime) -> list[float]:
+    """Seconds from their creation for the nodes that have their labels now and had none before, or lost their startup taint."""
+    there = (node.created for node, outcome in zip(nodes, outcomes, strict=True) if node.created and outcome.outcome == "changed")
+    ages = (max(0.0, (now - datetime.fromisoformat(created)).total_seconds()) for created in there)
+    return [age for age in ages if age < NEW_FOR]
+
+
 def _failed(task: NodeTask, error: ClusterError) -> Outcome:
     return _outcome(task, "failed", error.reason, str(error), retryable=error.retryable)
 
@@ -195,7 +207,18 @@ def _apply(task: NodeTask, cluster: Cluster) -> Outcome:
         removed = _prune(task, applied.node, cluster) if task.prune == "all" else {}
     if task.aliases is not None:
         cluster.apply_labels(task.name, task.uid, task.aliases, manager=cluster.owner.aliases)
-    return _after_writing(task, applied, removed, given)
+    gone = [taint for taint in task.untaint if _untaint(taint, task, applied.left, cluster)]
+    return _after_writing(task, applied, removed, given, gone)
+
+
+def _untaint(taint: Taint, task: NodeTask, left: Set[str], cluster: Cluster) -> bool:
+    """Take a startup taint off, last of all: the patch holds only while the declared labels are on the node, but for those that a policy
+    leaves to others. Whether the node held it.
+    """
+    if not isinstance(cluster, Taints):
+        return False
+    labels = {key: value for key, value in task.labels.items() if key not in left and task.on_conflict.get(key) != "skip"}
+    return cluster.remove_taint(task.name, task.uid, taint, labels)
 
 
 def _give_back(task: NodeTask, live: Node | None, cluster: Cluster) -> dict[str, str]:
@@ -266,13 +289,16 @@ def _prune(task: NodeTask, node: Node, cluster: Cluster) -> dict[str, Before]:
     return {key: Before(value=node.labels[key], holders=list(node.owners.get(key, ()))) for key in keys}
 
 
-def _after_writing(task: NodeTask, applied: Applied, removed: dict[str, Before], given: Mapping[str, str]) -> Outcome:
+def _after_writing(
+    task: NodeTask, applied: Applied, removed: dict[str, Before], given: Mapping[str, str], untainted: Sequence[Taint] = ()
+) -> Outcome:
     planned = task.changes or Changes()
     set_ = {key: value for key, value in planned.set.items() if key not in applied.left}
     set_ |= {key: task.labels[key] for key in applied.taken}
     set_ |= given
     remove = sorted({*planned.remove, *removed} - given.keys())
-    done = Changes(set=set_, remove=remove, from_={**removed, **planned.taken([*set_, *remove]), **applied.taken})
+    gone = list(map(str, untainted))
+    done = Changes(set=set_, remove=remove, untaint=gone, from_={**removed, **planned.taken([*set_, *remove]), **applied.taken})
     replaced = (f"{key} was {was.value!r} by {', '.join(was.holders)}" for key, was in applied.taken.items())
     back = (f"{key} is {value!r} again, as before the rollout" for key, value in sorted(given.items()))
     note = "; ".join(filter(None, (task.note, *replaced)))
@@ -280,7 +306,7 @@ def _after_writing(task: NodeTask, applied: Applied, removed: dict[str, Before],
     note = "; ".join(filter(None, (note, *back)))
     if not applied.conflict:
         return _outcome(task, "changed", reason, note, changes=done)
-    kind: OutcomeKind = "changed" if done.set or done.remove else "skipped"
+    kind: OutcomeKind = "changed" if done.set or done.remove or done.untaint else "skipped"
     return _outcome(task, kind, "Conflict", "; ".join(filter(None, (applied.conflict, note))), changes=done)
 
 

@@ -19,6 +19,7 @@ from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, re
 from shared.domain.labels.planning import Settled, Write, plan_node
 from shared.domain.labels.policies import UNKNOWN_MANAGER
 from shared.domain.labels.releases import Mark
+from shared.domain.labels.taints import STARTUP_TAINT
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
 from shared.ledger.records import RecordUnreadable
@@ -67,11 +68,11 @@ def node_event(event: CloudEvent) -> None:
 
 
 class Waiting(NamedTuple):
-    """The node stays as it is: documents want something else of it that nobody has released to it, or it would lose labels beyond the
-    limits.
+    """The node stays as it is: documents want something else of it that nobody has released to it, it would lose labels beyond the
+    limits, or it holds a startup taint that its release does not name.
     """
 
-    code: Literal["NotReleased", "NewerRevisionWaits", "LossLimit"]
+    code: Literal["NotReleased", "NewerRevisionWaits", "LossLimit", "StartupTaint"]
 
 
 def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored | Waiting:
@@ -83,7 +84,9 @@ def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored | W
     if isinstance(name, Ignored):
         return name
     basis = ByRelease(name, world, in_force)
-    node = change.node() or basis.cluster.node(change.name)
+    node = change.node()
+    if node is None or (basis.startup_taints and node.taints is None and (node.may_have_taints or change.kind == "added")):
+        node = basis.cluster.node(change.name)  # an admission webhook's taints are in nobody's managedFields
     if node is None:
         return "gone"
     ground = basis.ground(node.name)
@@ -91,6 +94,8 @@ def handle(change: NodeChange, world: World, now: datetime) -> str | Ignored | W
         case Settled(outcome=outcome):
             if outcome.outcome == "failed":
                 tell(world, f"{name}/{node.name}/{ground.rules.revision}", name, node, outcome.message, now)
+            if outcome.reason == STARTUP_TAINT:
+                return Waiting("StartupTaint")
             newest = in_force.committed.number if in_force.committed else 0
             return waiting(basis.mark(node.name), newest) if outcome.outcome == "unchanged" else outcome.outcome
         case Write() as write:
@@ -139,7 +144,8 @@ def repair(write: Write, node: Node, cluster: str, release: int, change: NodeCha
     if write.contested or change.kind == "changed":
         repairs = Repairs(world.store, cluster, node.name, write)
         if not repairs.may(f"{node.uid}/{node.resource_version or change.resource_version}", now):
-            others = write.contested or dict.fromkeys((*write.changes.set, *write.changes.remove), change.manager or UNKNOWN_MANAGER)
+            changed = (*write.changes.set, *write.changes.remove, *write.changes.untaint)
+            others = write.contested or dict.fromkeys(changed, change.manager or UNKNOWN_MANAGER)
             who = ", ".join(f"{key} ({manager})" for key, manager in sorted(others.items()))
             text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must yield."
             tell(world, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)

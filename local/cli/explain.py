@@ -12,7 +12,6 @@ from local.cli.output import emit, grid, output_option
 from local.cli.stages import at
 from shared.domain.documents.finding import Place
 from shared.domain.labels.explanations import LabelExplanation, LabelWrite, NodeEvent, NodeExplanation, NodeHistory, RevisionAbout
-from shared.domain.outcomes import Changes
 from shared.work.explaining import LOOK_BACK, MOST
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,11 +128,4 @@ def _what(event: NodeEvent) -> str:
 
 def _changed(event: NodeEvent) -> str:
     put = [f"{key}={value}" for key, value in sorted((event.labels or {}).items())]
-    return " ".join([*_changes(event.changes), *put])
-
-
-def _changes(changes: Changes) -> Iterator[str]:
-    for key, value in sorted(changes.set.items()):
-        yield f"{key}={value}"
-    for key in changes.remove:
-        yield f"{key}-"
+    return " ".join([*event.changes.in_words(), *put])

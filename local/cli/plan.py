@@ -123,6 +123,7 @@ def _plan_lines(plan: LabelPlan, *, every: bool) -> Iterable[Any]:
         for name, node in plan.nodes.items()
         for change in node.by_key
     ]
+    rows += [(name, f"taint {taint}-", "its labels are there with it") for name, node in plan.nodes.items() for taint in node.untaint]
     if rows:
         yield from [grid(columns, rows)] if every else grouped(columns, rows, (1, 2))
     stays = [(name, why.reason, why.message) for name, why in plan.blocked.items()]

@@ -29,7 +29,7 @@ from shared.adapters.kubernetes_tables import TABLE, WITHOUT_OBJECTS, ListMetada
 from shared.adapters.kubernetes_workloads import DaemonSet
 from shared.domain.keys import is_subdomain
 from shared.domain.nodes import Node, NodeObject, WrittenObject
-from shared.ports import HULLMARK, Conflict, NodeGone, Owner, Refused, Stale, Unavailable
+from shared.ports import HULLMARK, Conflict, NodeGone, Owner, Refused, Stale, Taint, Unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,10 +38,15 @@ P = TypeVar("P", "_Objects", Table, workloads.DaemonSets, workloads.Pending)
 
 PAGE = 500
 """Objects a page: the size that kubectl asks for; bounds the memory of both ends."""
+SINGLY = 50
+"""Up to so many nodes that may have taints are read each by itself: a whole node is five times its metadata."""
+TAINT_TRIES = 3
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _ONE = {"Accept": _METADATA.format("")}
 _LIST = {"Accept": _METADATA.format("List")}
 _APPLY = {**_ONE, "Content-Type": "application/apply-patch+yaml"}
+_JSON = {**_ONE, "Content-Type": "application/json-patch+json"}
+_WHOLE = {"Accept": "application/json"}
 _MERGE = {**_ONE, "Content-Type": "application/merge-patch+json"}
 _LABELS = ".metadata.labels"
 
@@ -51,10 +56,25 @@ class _Objects(msgspec.Struct):
     metadata: ListMetadata
 
 
+class _WholeMetadata(msgspec.Struct):
+    uid: str = ""
+    labels: dict[str, str] = {}
+
+
+class _WholeSpec(msgspec.Struct):
+    taints: list[dict[str, Any]] = []
+
+
+class _Whole(msgspec.Struct):
+    metadata: _WholeMetadata
+    spec: _WholeSpec
+
+
 class _Version(msgspec.Struct):
     version: str = msgspec.field(name="gitVersion")
 
 
+_whole = Decoder(_Whole)
 _object, _objects, _version, _written = Decoder(NodeObject), Decoder(_Objects), Decoder(_Version), Decoder(WrittenObject)
 
 
@@ -65,6 +85,12 @@ class Kubernetes(KubernetesPods, KubernetesScheduling):
         self.server = ApiServer(login, **settings)
         self.owner = owner
         self._patience = PATIENT
+        self._taints = False
+
+    def with_taints(self) -> Self:
+        showing = copy.copy(self)  # on the same connections
+        showing._taints = True
+        return showing
 
     def within(self, left: Callable[[], float], tries: int = TRIES) -> Self:
         limited = copy.copy(self)  # on the same connections
@@ -75,7 +101,19 @@ class Kubernetes(KubernetesPods, KubernetesScheduling):
         return self._read(_version, "/version").version
 
     def nodes(self) -> list[Node]:
-        return self._pages("/api/v1/nodes", _objects, _nodes, headers=_LIST)
+        listed = self._pages("/api/v1/nodes", _objects, _nodes, headers=_LIST)
+        return self._showing_taints(listed) if self._taints else listed
+
+    def _showing_taints(self, listed: list[Node]) -> list[Node]:
+        """The nodes of a listing, those that may have taints with them: read singly where they are few, else out of a listing of whole
+        nodes, of which everything else is skipped.
+        """
+        maybe = [node.name for node in listed if node.may_have_taints]
+        if len(maybe) <= SINGLY:
+            read = {node.name: node for node in self.spread(self.node, maybe) if node}
+        else:
+            read = {node.name: node for node in self._pages("/api/v1/nodes", _objects, _nodes, headers=_WHOLE)}
+        return [read.get(node.name, node) for node in listed]
 
     def readiness(self) -> Mapping[str, bool | None]:
         return dict(self._pages("/api/v1/nodes", tables, statuses, WITHOUT_OBJECTS, TABLE))
@@ -130,7 +168,7 @@ class Kubernetes(KubernetesPods, KubernetesScheduling):
         if not is_subdomain(name):
             return None
         try:
-            return self._read(decoder, _path(name), headers=_ONE)
+            return self._read(decoder, _path(name), headers=_WHOLE if self._taints else _ONE)
         except StatusError as rejected:
             if rejected.code == 404:
                 return None
@@ -150,6 +188,36 @@ class Kubernetes(KubernetesPods, KubernetesScheduling):
             if _other_uid(rejected):
                 raise NodeGone(f"node {name!r} with uid {uid} is gone") from rejected
             raise _meaning(rejected, name) from rejected
+
+    def remove_taint(self, name: str, uid: str, taint: Taint, labels: Mapping[str, str]) -> bool:
+        for _ in range(TAINT_TRIES):
+            there = self._taints_of(name, uid)
+            place = next((place for place, each in enumerate(there) if _taint(each) == taint), None)
+            if place is None:
+                return False
+            guarded = {"/metadata/uid": uid, **{f"/metadata/labels/{_pointer(key)}": value for key, value in labels.items()}}
+            tests = [{"op": "test", "path": path, "value": value} for path, value in guarded.items()]
+            removal: list[Mapping[str, Any]] = [
+                {"op": "test", "path": f"/spec/taints/{place}", "value": there[place]},
+                {"op": "remove", "path": f"/spec/taints/{place}"},
+            ]
+            try:
+                self._patch(name, _query(self.owner.name), [*tests, *removal], _JSON)
+            except StatusError as rejected:
+                if rejected.code == 422 and "error in our request" in rejected.status.message:
+                    continue  # a test failed: another taint came or went, or a label did
+                raise _meaning(rejected, name) from rejected
+            return True
+        raise Stale(f"node {name!r}: its taints or labels changed while {taint} was to be taken off")
+
+    def _taints_of(self, name: str, uid: str) -> list[dict[str, Any]]:
+        try:
+            node = self._read(_whole, _path(name), headers=_WHOLE)
+        except StatusError as rejected:
+            raise _meaning(rejected, name) from rejected
+        if node.metadata.uid != uid:
+            raise NodeGone(f"node {name!r} with uid {uid} is gone")
+        return node.spec.taints
 
     def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         return self._merge(name, dict.fromkeys(keys), resource_version, manager or self.owner.name)
@@ -171,7 +239,7 @@ class Kubernetes(KubernetesPods, KubernetesScheduling):
         with ThreadPoolExecutor(min(self.server.in_flight, len(items)), "cluster") as threads:
             return [future.result() for future in [threads.submit(copy_context().run, work, item) for item in items]]
 
-    def _patch(self, name: str, query: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Node:
+    def _patch(self, name: str, query: str, body: Mapping[str, Any] | Sequence[Mapping[str, Any]], headers: Mapping[str, str]) -> Node:
         if not is_subdomain(name):  # `..` in the path would mean something else
             raise NodeGone(f"{name!r} is no name that a node can have")
         answer = self.server.request("PATCH", f"{_path(name)}?{query}", None, msgspec.json.encode(body), headers, self._patience)
@@ -186,6 +254,15 @@ def _decoded(decoder: Decoder[A], answer: bytes, call: str) -> A:
         return decoder.decode(answer)
     except msgspec.MsgspecError as error:
         raise Unavailable(f"{call}: not the answer of a Kubernetes API server: {error}") from error
+
+
+def _taint(each: Mapping[str, Any]) -> Taint:
+    return Taint(each.get("key", ""), each.get("effect", ""), each.get("value", ""))
+
+
+def _pointer(key: str) -> str:
+    """One step of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _nodes(page: _Objects) -> Iterator[Node]:

@@ -27,13 +27,13 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
 from shared.domain.keys import is_subdomain, key_error, value_error
 from shared.domain.labels.aliases import oldest
-from shared.domain.nodes import Node, manager_error
+from shared.domain.nodes import Node, Taint, manager_error
 from shared.ports import HULLMARK, Conflict, NodeGone, ObjectStore, Owner, Refused, Stale, Unavailable
 
 T = TypeVar("T")
@@ -65,6 +65,8 @@ class _State(msgspec.Struct, frozen=True):
     deleted: bool = False
     ready: bool | None = True
     """Its Ready condition; None where its kubelet has reported none. A seeded node runs."""
+    created: str = ""
+    taints: tuple[Taint, ...] = ()
     daemon_sets: dict[str, bool] = {}
     """By DaemonSet, `NAMESPACE/NAME`, whether a pod of it is available here."""
 
@@ -158,6 +160,25 @@ class Simulated:
 
         return self._change(name, applied)
 
+    def with_taints(self) -> Self:
+        return self
+
+    def remove_taint(self, name: str, uid: str, taint: Taint, labels: Mapping[str, str]) -> bool:
+        self.before("remove_taint", name)
+        held = False
+
+        def removed(_: int, state: _State) -> _State:
+            nonlocal held
+            if state.uid != uid:
+                raise NodeGone(f"node {name!r} with uid {uid} is gone")
+            held = taint in state.taints
+            if held and any(state.labels.get(key) != value for key, value in labels.items()):
+                raise Stale(f"node {name!r}: its labels changed while {taint} was to be taken off")
+            return msgspec.structs.replace(state, taints=tuple(each for each in state.taints if each != taint))
+
+        self._change(name, removed)
+        return held
+
     def remove_labels(self, name: str, keys: Sequence[str], *, resource_version: str, manager: str = "") -> Node:
         self.before("remove_labels", name)
         return self._merge(name, dict.fromkeys(keys), resource_version, manager or self.owner.name)
@@ -188,6 +209,8 @@ class Simulated:
         *,
         ready: bool | None = None,
         kubelet_version: str = "",
+        taints: Iterable[Taint] = (),
+        created: str = "",
     ) -> str:
         """A node registered by `manager`; of a name that was deleted before, a new one. Returns its uid. Raises Refused where it exists."""
         if not is_subdomain(name):
@@ -196,7 +219,7 @@ class Simulated:
         version, state = self._newest(name)
         if state is not None and not state.deleted:
             raise Refused("AlreadyExists", f'nodes "{name}" already exists')
-        registered = _State(str(uuid.uuid4()), {}, kubelet_version=kubelet_version, ready=ready)
+        registered = _State(str(uuid.uuid4()), {}, kubelet_version=kubelet_version, ready=ready, taints=tuple(taints), created=created)
         new = _stamped(registered, _update(registered, manager, dict(labels or {})), self._clock())
         if not self._write(name, version, new):
             _, there = self._newest(name)
@@ -212,6 +235,10 @@ class Simulated:
         """Set (or, with None, remove) labels by Update, as kubelets and `kubectl label` do. Raises NodeGone and Refused."""
         _check({key: value for key, value in labels.items() if value is not None}, manager)
         self._change(name, lambda _, state: _update(state, manager, labels))
+
+    def set_taints(self, name: str, taints: Iterable[Taint]) -> None:
+        """Put these taints in the place of a node's, as `kubectl taint` does. Raises NodeGone."""
+        self._change(name, lambda _, state: msgspec.structs.replace(state, taints=tuple(taints)))
 
     def set_ready(self, name: str, ready: bool) -> None:
         """Report the Ready condition, as a kubelet does, or the node lifecycle controller for one that is silent. Raises NodeGone."""
@@ -457,7 +484,8 @@ def _state(node: Node) -> _State:
             if key not in node.applied.get(name, ()):
                 keys.setdefault((name, "Update"), set()).add(key)
     managers = [_Manager(*identity, frozenset(held)) for identity, held in keys.items()]
-    state = _State(node.uid or str(uuid.uuid4()), dict(node.labels), (), node.kubelet_version, tracked=False)
+    uid, taints = node.uid or str(uuid.uuid4()), node.taints or ()
+    state = _State(uid, dict(node.labels), (), node.kubelet_version, tracked=False, created=node.created, taints=taints)
     return _with(state, state.labels, managers) if managers or not state.labels else state
 
 
@@ -469,4 +497,15 @@ def _node(name: str, version: int, state: _State) -> Node:
             if entry.name not in names:
                 names.append(entry.name)
     applied = {entry.name: entry.keys for entry in state.managers if entry.operation == "Apply"}
-    return Node(name, state.uid, state.labels, str(version), {k: tuple(v) for k, v in owners.items()}, applied, state.kubelet_version)
+    return Node(
+        name=name,
+        uid=state.uid,
+        labels=state.labels,
+        resource_version=str(version),
+        owners={key: tuple(names) for key, names in owners.items()},
+        applied=applied,
+        kubelet_version=state.kubelet_version,
+        created=state.created,
+        taints=state.taints,
+        may_have_taints=bool(state.taints),
+    )

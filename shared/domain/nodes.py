@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -67,6 +67,18 @@ HULLMARK = Owner()
 ALIAS_OWNER = HULLMARK.aliases
 
 
+class Taint(NamedTuple):
+    """A taint of a node, or one that a document names: the three together are what it is."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+    def __str__(self) -> str:
+        """As `kubectl taint` writes it: `key=value:Effect`."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node's metadata, as one listing shows it.
@@ -82,18 +94,35 @@ class Node:
     owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     applied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     kubelet_version: str = ""
+    created: str = ""
+    """`metadata.creationTimestamp`, RFC 3339; empty where the listing has none."""
+    taints: tuple[Taint, ...] | None = None
+    """Its taints; None where nobody asked for them."""
+    may_have_taints: bool = True
+    """False where managedFields show that nobody has set any, so that they need not be asked for."""
+    taints_applied_by: tuple[str, ...] = ()
+    """The field managers that hold the list of taints by Server-Side Apply: they put back what somebody else takes off."""
 
 
 class _FieldsMetadata(msgspec.Struct):
     labels: dict[str, Any] = msgspec.field(name="f:labels", default_factory=dict)
 
 
+class _FieldsSpec(msgspec.Struct):
+    taints: Any = msgspec.field(name="f:taints", default=None)
+
+
 class _Fields(msgspec.Struct):
     metadata: _FieldsMetadata = msgspec.field(name="f:metadata", default_factory=_FieldsMetadata)
+    spec: _FieldsSpec | None = msgspec.field(name="f:spec", default=None)
+
+    @property
+    def holds_taints(self) -> bool:
+        return self.spec is not None and self.spec.taints is not None
 
 
 class ManagedFields(msgspec.Struct):
-    """One entry of `metadata.managedFields`; everything but the labels is skipped while decoding."""
+    """One entry of `metadata.managedFields`; everything but the labels and taints is skipped while decoding."""
 
     manager: str = ""
     operation: str = ""
@@ -106,6 +135,7 @@ class _Metadata(msgspec.Struct):
     uid: str = ""
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     labels: dict[str, str] | None = None
+    created: str | None = msgspec.field(name="creationTimestamp", default=None)
     managed_fields: list[ManagedFields] | None = msgspec.field(name="managedFields", default=None)
 
 
@@ -117,16 +147,28 @@ class _Status(msgspec.Struct):
     node_info: _NodeInfo = msgspec.field(name="nodeInfo", default_factory=_NodeInfo)
 
 
+class _Taint(msgspec.Struct):
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+
+
+class _Spec(msgspec.Struct):
+    taints: list[_Taint] | None = None
+
+
 class NodeObject(msgspec.Struct):
     """A Node (or its PartialObjectMetadata) as the API server and kubectl write it. `node()` is what the product works with."""
 
     metadata: _Metadata
     status: _Status | None = None
+    spec: _Spec | None = None
     kind: str = ""
 
     def node(self) -> Node:
         """The node's data, with owners and applied keys from managedFields where the listing has them."""
-        owners, applied = ownership(self.metadata.managed_fields or ())
+        managed = self.metadata.managed_fields or ()
+        owners, applied = ownership(managed)
         return Node(
             name=self.metadata.name,
             uid=self.metadata.uid,
@@ -135,6 +177,10 @@ class NodeObject(msgspec.Struct):
             owners=owners,
             applied=applied,
             kubelet_version=self.status.node_info.kubelet_version if self.status else "",
+            created=self.metadata.created or "",
+            taints=tuple(Taint(each.key, each.effect, each.value) for each in self.spec.taints or ()) if self.spec else None,
+            may_have_taints=not managed or any(entry.fields.holds_taints for entry in managed),
+            taints_applied_by=tuple(entry.manager for entry in managed if entry.operation == "Apply" and entry.fields.holds_taints),
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from shared.domain.keys import node_name
+from shared.domain.nodes import Taint
 
 ConflictPolicy = Literal["force", "skip", "fail"]
 OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "stopped", "waiting"]
@@ -45,6 +46,14 @@ class Changes(BaseModel):
     set: dict[str, str] = {}
     remove: list[str] = []
     from_: dict[str, Before] = Field(default={}, alias="from", exclude_if=lambda taken: not taken)
+    untaint: list[str] = Field(default=[], exclude_if=lambda taints: not taints)
+    """Startup taints that go, `key=value:Effect`."""
+
+    def in_words(self) -> Iterator[str]:
+        """As `kubectl label` and `kubectl taint` write it: `key=value`, `key-`, `taint key:Effect-`."""
+        yield from (f"{key}={value}" for key, value in sorted(self.set.items()))
+        yield from (f"{key}-" for key in self.remove)
+        yield from (f"taint {taint}-" for taint in self.untaint)
 
     def taken(self, keys: Iterable[str]) -> dict[str, Before]:
         """What is taken from others, of these keys."""
@@ -110,6 +119,10 @@ class NodeTask(BaseModel):
     """Values that a rollout took from other managers, to be written back where nothing declares their keys any more."""
     planned: list[KeyChange] | None = None
     """What may change and nothing else, where the action is bound to a plan."""
+    untaint: list[Taint] = []
+    """Startup taints that go once the labels are there."""
+    created: str = ""
+    """When the node was created, where this brings its first labels or takes a startup taint off; else empty."""
     settled: Outcome | None = None
     """Decided when it was planned again (its policies contradict each other, say), or done by an earlier message: told, not applied."""
 

@@ -12,7 +12,7 @@ from typing import Literal, Self
 from shared.domain.actions import ActionOutcome, ActionRequest
 from shared.domain.labels.impact import Impact
 from shared.domain.names import DRIFT_SWEEP, NAMED_NODES, WHOLE_SITE
-from shared.domain.outcomes import Outcome
+from shared.domain.outcomes import STARTUP_TAINT, Outcome
 
 Kind = Literal["failed", "missing", "skipped", "waiting"]
 KINDS: tuple[Kind, ...] = ("failed", "missing", "skipped", "waiting")
@@ -30,8 +30,10 @@ SHAPES = 5
 
 
 def kind_of(outcome: Outcome) -> Kind | None:
-    """How an outcome leaves its node out of sync; None where it does not. A node that changed beside a conflict still misses labels."""
-    if outcome.outcome == "changed" and outcome.reason == "Conflict":
+    """How an outcome leaves its node out of sync; None where it does not. A node that changed beside a conflict still misses labels, and
+    one beside a startup taint that stays still gets no pods.
+    """
+    if outcome.outcome == "changed" and outcome.reason in ("Conflict", STARTUP_TAINT):
         return "skipped"
     return OUT_OF_SYNC.get(outcome.outcome)
 

@@ -33,6 +33,7 @@ from shared.domain.documents.reading import Document, DocumentsRefused, Path, Pr
 from shared.domain.keys import PROTECTED, is_subdomain, key_error, reconciled, value_error
 from shared.domain.labels.aliases import AliasPair, check_pairs, in_force
 from shared.domain.labels.policies import Clash, DeclaredLabels, Policies, clashes_of, declare, keys_looked_at, looked_at, selects
+from shared.domain.labels.taints import taint_error
 from shared.domain.pods.copying import check_pod_policy
 
 T = TypeVar("T", bound=HullmarkDocument)
@@ -284,6 +285,9 @@ class _Shaped:
             if isinstance(model, NodeLabelPolicy):
                 for key, value in model.spec.labels.items():
                     yield from _label_problems(document, key, value, model.spec.allow_protected or key in allowed)
+                if (taint := model.spec.startup_taint) and (wrong := taint_error(taint)):
+                    type_ = "NotSupported" if wrong[0] == "effect" else "Invalid"
+                    yield document.problem(("spec", "until", "taint", wrong[0]), type_, wrong[1])
                 for name in ("nodes", "exclude"):
                     yield from _selector_problems(document, ("spec", name), getattr(model.spec, name))
                 if isinstance(model.spec.clusters, ClusterMatch):

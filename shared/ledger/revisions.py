@@ -41,6 +41,7 @@ from shared.ports import ObjectStore, StoreError
 if TYPE_CHECKING:
     from shared.domain.documents.design import DesignNode
     from shared.domain.labels.policies import Policies
+    from shared.domain.nodes import Taint
     from shared.domain.site import Site
 
 T = TypeVar("T")
@@ -133,6 +134,8 @@ class Committed(Record):
     """Every key that its design gives to some node; None where they are more than KEYS_LISTED, or an earlier release made the revision."""
     design: str = ""
     """A digest of the nodes that it names; empty where an earlier release made the revision."""
+    startup_taints: dict[str, int] = Field(default_factory=dict)
+    """The taints that count as startup taints, as text, each with the newest revision that named it (`shared.domain.labels.taints`)."""
     seen: dict[str, str] = Field(default_factory=dict)
     """By collection, the last staged object that this revision or one before it took. What was staged later is not committed yet."""
 
@@ -188,6 +191,15 @@ class Revision:
         from shared.domain.labels.policies import Policies
 
         return self._object("policies.json", Policies.from_json)
+
+    @functools.cached_property
+    def startup_taints(self) -> frozenset[Taint]:
+        """Every taint that counts as a startup taint: the policies', and those of revisions before it."""
+        if not self.about.startup_taints:
+            return frozenset()
+        from shared.domain.labels.taints import taint_of
+
+        return frozenset(map(taint_of, self.about.startup_taints))
 
     @functools.cached_property
     def clusters(self) -> dict[str, Access | Outdated]:
@@ -503,6 +515,7 @@ class Revisions:
             nodes=len(site.nodes),
             bounds=bounds,
             design=design.hexdigest(),
+            startup_taints=_startup_taints(proposal.base, site, number),
         )
 
     # reading
@@ -640,6 +653,16 @@ def _shards(site: Site) -> Iterator[tuple[str, bytes]]:
     names = sorted(site.nodes)
     for start in range(0, len(names), NODES_PER_SHARD):
         yield names[start], _json({name: site.nodes[name].to_json() for name in names[start : start + NODES_PER_SHARD]})
+
+
+def _startup_taints(base: Committed | None, site: Site, number: int) -> dict[str, int]:
+    """What counts as a startup taint from this revision on."""
+    named, before = site.policies.startup_taints, base.startup_taints if base else {}
+    if not named and not before:
+        return {}
+    from shared.domain.labels.taints import remembered
+
+    return remembered(before, named, number)
 
 
 def _keys_of(nodes: Iterable[DesignNode]) -> list[str] | None:

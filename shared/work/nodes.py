@@ -10,12 +10,12 @@ from shared.domain.labels.node_states import NodesRequest, NodeStates, node_stat
 from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.releases import UNRELEASED, Mark
 from shared.domain.labels.selection import Selection
-from shared.domain.nodes import Node
+from shared.domain.nodes import Node, Taint
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.ports import Cluster, Refused
 from shared.work.intake import Refusal, Rejected
-from shared.work.planning import ByRelease, decisions, everything
+from shared.work.planning import ByRelease, decisions, everything, showing_taints
 from shared.world import World
 
 T = TypeVar("T")
@@ -62,7 +62,8 @@ def node_states(asked: NodesRequest, world: World) -> NodeStates:
     committed = in_force.committed
     try:
         name = asked.cluster or world.default_cluster(committed)
-        cluster = SeenCluster(world.cluster(name, committed))
+        known = committed.startup_taints if committed else frozenset[Taint]()
+        cluster = SeenCluster(showing_taints(world.cluster(name, committed), known))
     except Refused as refused:
         raise Rejected(Refusal(refused.reason, str(refused))) from refused
     answer = NodeStates(cluster=name, committed=committed.number if committed else 0, nodes={})

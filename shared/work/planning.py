@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -21,11 +21,12 @@ from shared.domain.labels.releases import Mark
 from shared.domain.labels.selection import Selection, matcher
 from shared.domain.labels.tally import Tally
 from shared.domain.names import DRIFT_SWEEP
-from shared.domain.nodes import Node, Owner
+from shared.domain.nodes import Node, Owner, Taint
 from shared.domain.outcomes import NOT_RELEASED, RELEASED_SINCE, NodeTask, Outcome
 from shared.ledger.declared import Declared
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
+from shared.ports import Cluster, Taints
 from shared.world import World
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ class Ground:
         version = server_version or cluster.server_version()
         policies = declared.policies
         pairs = in_force(policies.alias_pairs, version)
-        return cls(declared, Rules(policies, name, pairs, cluster.owner, declared.number or 0), cluster, version)
+        rules = Rules(policies, name, pairs, cluster.owner, declared.number or 0, startup_taints=policies.startup_taints)
+        return cls(declared, rules, cluster, version)
 
     def ground(self, node: str) -> Ground:
         """The same for every node."""
@@ -219,7 +221,9 @@ class ByRelease:
         """
         cluster = world.cluster(name, in_force.committed)
         self.released = in_force.state(name)
-        self.cluster: Observed = seen or cluster
+        self.startup_taints = in_force.committed.startup_taints if in_force.committed else frozenset[Taint]()
+        """What counts as a startup taint, whatever is released."""
+        self.cluster: Observed = seen or showing_taints(cluster, self.startup_taints)
         self._name, self._world, self._asked = name, world, asked
         self._version = functools.cache(cluster.server_version if asks_version else lambda: world.server_version(name, cluster))
         self._grounds: dict[Mark, Ground | RecordUnreadable] = {}
@@ -259,12 +263,18 @@ class ByRelease:
     def _made(self, mark: Mark) -> Ground:
         declared = self._world.releases.revision(mark.revision) if mark.revision else Nothing()
         ground = replace(Ground.of(self._name, self.cluster, declared, self._version()), record=self._record)
+        ground = replace(ground, rules=replace(ground.rules, startup_taints=ground.rules.startup_taints | self.startup_taints))
         if mark.override:
             override = self._world.releases.override_of(mark)
             source = f"an override by {override.by}"
             instead = DeclaredLabels(override.labels, dict.fromkeys(override.labels, source))
             return replace(ground, rules=replace(ground.rules, override=mark.override, instead=instead))
         return ground if mark.released else replace(ground, rules=replace(ground.rules, unreleased=True))
+
+
+def showing_taints(cluster: Cluster, known: Collection[Taint]) -> Cluster:
+    """The cluster, whose nodes show their taints where some of those count as startup taints: else nobody asks for any."""
+    return cluster.with_taints() if known and isinstance(cluster, Taints) else cluster
 
 
 def record_of(cluster: str, in_force: InForce, world: World, *, adopt: bool = False) -> Declared | None:
@@ -342,8 +352,8 @@ def _stay_within(plan: BoundPlan, request: ActionRequest, planned: Planned, basi
 
 
 def _bound(task: NodeTask, plan: BoundPlan | None) -> NodeTask:
-    """The task with what it may change."""
-    return task.model_copy(update={"planned": sorted(plan.changes_of(task.name), key=str)}) if plan else task
+    """The task with what it may change: labels, and no taint. The event of its write, or the next sweep, takes that off."""
+    return task.model_copy(update={"planned": sorted(plan.changes_of(task.name), key=str), "untaint": []}) if plan else task
 
 
 def decisions(selection: Selection, basis: Basis) -> Iterator[tuple[str, Settled | Write]]:

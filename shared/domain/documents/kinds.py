@@ -16,6 +16,7 @@ from shared.domain.clusters import ClusterMatch as ClusterMatch
 from shared.domain.documents.access import NO_FILES, Access
 from shared.domain.documents.reading import Document, Path, Problem, type_name
 from shared.domain.documents.strict import StrictModel, field_name
+from shared.domain.nodes import Taint
 from shared.domain.zones import zone
 
 API_VERSION = "hullmark.dev/v1"
@@ -92,6 +93,20 @@ OnConflict = Literal["force", "skip", "fail"]
 Prune = Literal["owned", "all"]
 
 
+class StartupTaint(StrictModel):
+    """A taint that nodes register with: `value` is empty where the template gives it none."""
+
+    key: _Text
+    effect: _Text
+    value: _Text = ""
+
+
+class Until(StrictModel):
+    """What stands on a node until the policy's labels are there."""
+
+    taint: StartupTaint
+
+
 class NodeLabelPolicySpec(StrictModel):
     """Labels for the nodes that it selects."""
 
@@ -103,12 +118,19 @@ class NodeLabelPolicySpec(StrictModel):
     prune: Prune = "owned"
     on_conflict: OnConflict | None = None
     allow_protected: bool = False
+    until: Until | None = None
 
     @model_validator(mode="after")
     def _exclude_says_whom(self) -> Self:
         if self.exclude is not None and not self.exclude.restricts:
             raise ValueError("`exclude` names no criterion, which would exclude every node: leave it out or say whom")
         return self
+
+    @property
+    def startup_taint(self) -> Taint | None:
+        """The taint that goes when the labels are there."""
+        named = self.until.taint if self.until else None
+        return Taint(named.key, named.effect, named.value) if named else None
 
     @cached_property
     def where(self) -> ClusterMatch | None:

@@ -15,7 +15,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from shared.domain.keys import node_name
-from shared.domain.nodes import Node, NodeObject
+from shared.domain.nodes import Node, NodeObject, Taint
 
 Kind: TypeAlias = Literal["added", "changed", "deleted"]
 
@@ -54,6 +54,10 @@ class NodeChange(BaseModel):
     owners: dict[str, list[str]] | None = None
     applied: dict[str, list[str]] | None = None
     manager: str | None = None
+    created: str = ""
+    taints: list[Taint] | None = None
+    may_have_taints: bool = True
+    taints_applied_by: list[str] = []
 
     def node(self) -> Node | None:
         """The node as the event shows it; None where it shows too little to plan with, and the node has to be read."""
@@ -66,6 +70,10 @@ class NodeChange(BaseModel):
             resource_version=self.resource_version,
             owners={key: tuple(managers) for key, managers in self.owners.items()},
             applied={manager: frozenset(keys) for manager, keys in self.applied.items()},
+            created=self.created,
+            taints=None if self.taints is None else tuple(self.taints),
+            may_have_taints=self.may_have_taints,
+            taints_applied_by=tuple(self.taints_applied_by),
         )
 
 
@@ -126,6 +134,10 @@ def change_of(kind: Kind, cluster: str, node: Node, *, managed: bool = True) -> 
         labels=dict(node.labels),
         owners={key: list(managers) for key, managers in node.owners.items()} if managed else None,
         applied={manager: sorted(keys) for manager, keys in node.applied.items()} if managed else None,
+        created=node.created,
+        taints=None if node.taints is None else list(node.taints),
+        may_have_taints=node.may_have_taints,
+        taints_applied_by=list(node.taints_applied_by),
     )
 
 

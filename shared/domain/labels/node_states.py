@@ -89,7 +89,7 @@ def _judged(decided: Settled | Write) -> tuple[bool, str, str]:
     match decided:
         case Settled(outcome=outcome):
             return outcome.outcome == "unchanged", outcome.reason, outcome.message
-        case Write(changes=changes) if changes.set or changes.remove:
+        case Write(changes=changes) if changes.set or changes.remove or changes.untaint:
             return False, "Drift", drift(decided)
         case Write(stays=(reason, words)):  # nobody will see what is to be written
             return not words, reason, words
@@ -99,7 +99,8 @@ def drift(write: Write) -> str:
     """What differs from the release, and who wrote it."""
     differing = [_differs(key, value, write.before.get(key)) for key, value in write.changes.set.items()]
     surplus = [_differs(key, None, write.before.get(key)) for key in write.changes.remove]
-    told = [*differing, *surplus]
+    taints = [f"the startup taint {taint} waits to be taken off" for taint in write.changes.untaint]
+    told = [*differing, *surplus, *taints]
     return "; ".join(told[:KEYS_TOLD]) + (f"; and {len(told) - KEYS_TOLD} more" if len(told) > KEYS_TOLD else "")
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
 from shared.domain.labels.policies import DeclaredLabels, Difference, Policies, PolicyConflict, declare, diff
-from shared.domain.nodes import HULLMARK, Node, Owner
+from shared.domain.labels.taints import STARTUP_TAINT, due, stays
+from shared.domain.nodes import HULLMARK, Node, Owner, Taint
 from shared.domain.outcomes import NOTHING_WRITTEN, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 
 NOT_ADOPTED = "NotAdopted"
@@ -39,16 +40,17 @@ class Write:
     """Which declared keys stay as they are, because another manager holds them and a policy says `onConflict: skip`; in words."""
     kept: str = ""
     """Which keys stay although nothing declares them, because this store never did; in words."""
+    tainted: str = ""
+    """Which startup taints stay although the labels are there; in words."""
 
     @property
     def stays(self) -> tuple[str, str]:
         """Why something stays as it is: a reason and the words; both empty where nothing does."""
-        words = "; ".join(filter(None, (self.conflict, self.kept)))
-        return "Conflict" if self.conflict else NOT_ADOPTED if self.kept else "", words
+        return _stays(self.conflict, self.kept, self.tainted)
 
     def preview(self) -> Outcome:
         """What a dry run says of it: the outcome that the write would have, conflicts among them."""
-        visible = bool(self.changes.set or self.changes.remove)
+        visible = bool(self.changes.set or self.changes.remove or self.changes.untaint)
         kind: OutcomeKind = "skipped" if self.conflict and not visible else "changed"
         words = "; ".join(filter(None, (NOTHING_WRITTEN, self.conflict, self.task.note)))
         reason = self.stays[0] or "DryRun"
@@ -70,6 +72,8 @@ class Rules:
     """The id of what a person set on the node in place of the documents' labels."""
     instead: DeclaredLabels | None = None
     """What the override says."""
+    startup_taints: frozenset[Taint] = frozenset()
+    """Every taint that counts as a startup taint, whether the node's release names it or not."""
     unreleased: bool = False
     """Whether documents have no say about the node yet: what we hold on it stays as it is."""
 
@@ -130,20 +134,22 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
     """Decide one node: its declared labels and its aliases together."""
     name, live, declared = subject.name, subject.live, subject.whole
     if isinstance(declared, PolicyConflict):
-        return _settled(name, "failed", "PolicyConflict", declared.message, labelled=live is not None)
+        return _settled(name, "failed", "PolicyConflict", declared.message + waits(live, rules), labelled=live is not None)
     if live is None:
         where = f"cluster {rules.cluster} has no node {name}"
         if subject.design:
             where = f"the documents name {name}, but cluster {rules.cluster} has no such node"
         return _settled(name, "missing", "NodeNotFound", where)
     labelled = bool(subject.labels)
-    if in_sync(declared, live, rules.pairs, rules.owner):
+    untaint = due(declared.until, live)
+    if not untaint and in_sync(declared, live, rules.pairs, rules.owner):
         return _unchanged(subject, rules)
     if followers := _declared_secondaries(subject.labels, declared, rules.pairs):
-        return _settled(name, "failed", "SecondaryDeclared", f"{'; '.join(followers)}: declare the primary key instead", labelled=True)
+        words = f"{'; '.join(followers)}: declare the primary key instead{waits(live, rules)}"
+        return _settled(name, "failed", "SecondaryDeclared", words, labelled=True)
     change = diff(declared, live, rules.policies.keep_domains, rules.owner)
     if change.refused:
-        return _settled(name, "failed", "Conflict", _conflict(change.refused, live, declared), labelled=True)
+        return _settled(name, "failed", "Conflict", _conflict(change.refused, live, declared) + waits(live, rules), labelled=True)
     aliases = aliases_for(
         live.labels,
         {key: value for key, value in subject.labels.items() if key not in change.skipped},
@@ -154,18 +160,41 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
         manager=rules.owner.aliases,
     )
     conflict = _conflict(change.skipped, live, declared)
-    if change.write or aliases.write:
-        return _write(task_of(subject, rules), live, change, aliases, rules.owner, conflict, not_adopted(subject, rules))
+    if change.write or aliases.write or untaint:
+        stays = not_adopted(subject, rules), tainted(subject, rules)
+        return _write(task_of(subject, rules), live, change, aliases, rules.owner, conflict, *stays, untaint)
     if change.skipped:
-        words = "; ".join(filter(None, (conflict, not_adopted(subject, rules))))
-        return _settled(name, "skipped", "Conflict", words, labelled=labelled)
+        reason, words = _stays(conflict, not_adopted(subject, rules), tainted(subject, rules))
+        return _settled(name, "skipped", reason, words, labelled=labelled)
     return _unchanged(subject, rules)
+
+
+def _stays(conflict: str, kept: str, tainted: str) -> tuple[str, str]:
+    """Why something stays as it is: the reason that comes first, and all the words."""
+    reasons = {STARTUP_TAINT: tainted, "Conflict": conflict, NOT_ADOPTED: kept}
+    told = {reason: words for reason, words in reasons.items() if words}
+    return next(iter(told), ""), "; ".join(told.values())
+
+
+def waits(live: Node | None, rules: Rules) -> str:
+    """What to add to the words of a node that can't be brought in sync: it gets no pods meanwhile."""
+    held = [str(taint) for taint in (live.taints if live else None) or () if taint in rules.startup_taints]
+    return f"; until then its startup taint {', '.join(held)} stays" if held else ""
+
+
+def tainted(subject: Subject, rules: Rules) -> str:
+    """Which startup taints stay on a node although its labels are there, and why, in words."""
+    if subject.live is None or not rules.startup_taints:
+        return ""
+    wanted = subject.declared.until if isinstance(subject.declared, DeclaredLabels) else ()
+    return stays(wanted, rules.startup_taints, subject.live)
 
 
 def _unchanged(subject: Subject, rules: Rules) -> Settled:
     """Nothing to write; where something is kept that documents do not declare, it says so."""
-    if subject.kept:
-        return _settled(subject.name, "skipped", NOT_ADOPTED, not_adopted(subject, rules), labelled=bool(subject.labels))
+    reason, words = _stays("", not_adopted(subject, rules), tainted(subject, rules))
+    if words:
+        return _settled(subject.name, "skipped", reason, words, labelled=bool(subject.labels))
     return _settled(subject.name, "unchanged", labelled=bool(subject.labels))
 
 
@@ -182,13 +211,23 @@ def _conflict(holders: Mapping[str, str], live: Node, declared: DeclaredLabels) 
     return in_conflict(holders, live.labels, declared.says(holders))
 
 
-def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, owner: Owner, conflict: str, kept: str) -> Write:
+def _write(
+    whole: NodeTask,
+    live: Node,
+    change: Difference,
+    aliases: AliasPlan,
+    owner: Owner,
+    conflict: str,
+    kept: str,
+    tainted: str,
+    untaint: tuple[Taint, ...],
+) -> Write:
     """What is to be written: the node's whole declared set, and of the aliases and labels those that differ."""
     set_ = dict(sorted({**change.set, **aliases.set}.items()))
     removed = sorted({*(key for key in change.remove if key not in aliases.hold), *aliases.remove})
     before = as_it_is((*set_, *removed), live)
     taken = {key: was for key, was in before.items() if any(manager not in owner for manager in was.holders)}
-    changes = Changes(set=set_, remove=removed, from_=taken)
+    changes = Changes(set=set_, remove=removed, from_=taken, untaint=list(map(str, untaint)))
     contested = {key: manager for key in set_ if (manager := _other_holder(key, live, owner))}
     replaced = "; ".join(f"{key} was {live.labels[key]!r} by {manager}" for key, manager in sorted(contested.items()))
     task = whole.model_copy(
@@ -196,13 +235,13 @@ def _write(whole: NodeTask, live: Node, change: Difference, aliases: AliasPlan, 
             "changes": changes,
             "aliases": dict(aliases.hold) if aliases.write else None,
             "aliases_only": not change.write,
-            "reason": NOT_ADOPTED if kept else "",
-            "note": "; ".join(filter(None, (kept, replaced))),
+            "reason": _stays("", kept, tainted)[0],
+            "note": "; ".join(filter(None, (tainted, kept, replaced))),
         }
     )
     follows = dict.fromkeys(aliases.set, "follows its primary key") | dict.fromkeys(aliases.remove, "its primary key is gone")
     why = follows | dict(change.reasons)
-    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested, before, conflict, kept)
+    return Write(task, changes, {key: why[key] for key in (*changes.set, *changes.remove)}, contested, before, conflict, kept, tainted)
 
 
 def as_it_is(keys: Iterable[str], live: Node) -> dict[str, Before]:
@@ -265,8 +304,19 @@ def task_of(subject: Subject, rules: Rules) -> NodeTask:
         prune=declared.prune,
         on_conflict=dict(declared.on_conflict),
         says=declared.says(declared.on_conflict),
+        untaint=list(declared.until if subject.live is None or subject.live.taints is None else due(declared.until, subject.live)),
+        created=_created(subject, rules),
         keep=list(rules.policies.keep_domains) if declared.prune == "all" else [],
     )
+
+
+def _created(subject: Subject, rules: Rules) -> str:
+    """When the node was created, where it gets its first labels or loses a startup taint; else empty."""
+    live, declared = subject.live, subject.declared
+    if live is None or not isinstance(declared, DeclaredLabels):
+        return ""
+    first = bool(declared.labels) and rules.owner.name not in live.applied
+    return live.created if first or due(declared.until, live) else ""
 
 
 def _settled(name: str, outcome: OutcomeKind, reason: str = "", message: str = "", *, labelled: bool = False) -> Settled:

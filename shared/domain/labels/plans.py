@@ -52,6 +52,7 @@ class NodePlan(NodeChange):
     takeovers: list[str]
     reasons: dict[str, str]
     conflict: str = Field(default="", exclude_if=lambda conflict: not conflict)
+    untaint: list[str] = Field(default=[], exclude_if=lambda taints: not taints, description="Startup taints that go with it.")
 
 
 class Blocked(BaseModel):
@@ -141,7 +142,7 @@ def label_plan(decided: Iterable[tuple[str, Settled | Write]], *, revision: int 
     plan = LabelPlan(revision=revision, cluster=cluster, server_version=server_version, nodes={}, unchanged=0, missing=[], blocked={})
     for name, decision in decided:
         match decision:
-            case Write(changes=changes) if changes.set or changes.remove:
+            case Write(changes=changes) if changes.set or changes.remove or changes.untaint:
                 plan.nodes[name] = node_plan(decision)
             case Write(stays=(reason, words)) if words:
                 plan.blocked[name] = Blocked(outcome="skipped", reason=reason, message=words)
@@ -192,6 +193,7 @@ def node_plan(write: Write) -> NodePlan:
         takeovers=sorted(write.contested),
         reasons=dict(write.reasons),
         conflict=write.conflict,
+        untaint=write.changes.untaint,
     )
 
 

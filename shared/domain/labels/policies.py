@@ -22,7 +22,7 @@ from shared.domain.documents.kinds import (
 )
 from shared.domain.keys import PROTECTED
 from shared.domain.labels.aliases import KEP_793, AliasPair
-from shared.domain.nodes import HULLMARK, Node, Owner
+from shared.domain.nodes import HULLMARK, Node, Owner, Taint
 
 KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 KEEP_DOMAINS = (
@@ -68,6 +68,8 @@ class DeclaredLabels:
     prune: Prune = "owned"
     on_conflict: Mapping[str, OnConflict] = field(default_factory=dict)
     by_default: frozenset[str] = frozenset()
+    until: tuple[Taint, ...] = ()
+    """The startup taints that go when these labels are there."""
 
     def says(self, keys: Iterable[str]) -> dict[str, str]:
         """What is declared for these keys of `on_conflict`, by which document, and what to do about other managers, in words."""
@@ -148,6 +150,8 @@ class Policies:
         """Protected keys that LabelRules admits for every document."""
         self.limits = limits
         """The Limits document's spec; None where the site has none."""
+        self.startup_taints = frozenset(taint for policy in self.all if (taint := policy.spec.startup_taint))
+        """Every startup taint that a policy names."""
         self.on_conflict = on_conflict
         """What holds for policies that say nothing of conflicts."""
         self.rollouts = dict(rollouts or {})
@@ -402,7 +406,8 @@ def merge(chosen: Sequence[NodeLabelPolicy], default: OnConflict = "force") -> D
                     if policy.spec.on_conflict is None:
                         by_default.add(key)
     prune: Prune = "all" if any(policy.spec.prune == "all" for policy in chosen) else "owned"
-    return DeclaredLabels(labels, sources, prune, on_conflict, frozenset(by_default))
+    until = tuple(sorted({taint for policy in chosen if (taint := policy.spec.startup_taint)}))
+    return DeclaredLabels(labels, sources, prune, on_conflict, frozenset(by_default), until)
 
 
 def clashes_of(policies: Iterable[NodeLabelPolicy]) -> tuple[Clash, ...]:

@@ -126,6 +126,10 @@ OUTCOMES = Group(
             "our field manager holds a label that no release of this store declared: another Hullmark's, perhaps; it was left alone",
             "if it is yours to remove, relabel with `--adopt`; two Hullmarks on one cluster are better told apart by `HULLMARK_OWNER`",
         ),
+        "StartupTaint": Reason(
+            "a startup taint stays on the node, so that pods wait; the message says which and why",
+            "relabel the node with a revision whose policy names the taint; or take it off, and out of the node's template",
+        ),
         "Drift": Reason("the node had other values; the message names them and their owner; they are replaced"),
         "NodeNotFound": Reason("the cluster has no node of this name", "remove it from the documents, or wait until it joins"),
         "Conflict": Reason(
