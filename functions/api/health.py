@@ -17,7 +17,7 @@ from functions.api.fleet import FleetOverview, look
 from functions.api.rolling import MEASURED, Unfinished, unfinished
 from shared import telemetry, wiring
 from shared.domain.exposition import CONTENT_TYPE, Family, Sample, exposition
-from shared.domain.labels.taints import STARTUP_TAINT
+from shared.domain.outcomes import STARTUP_TAINT
 from shared.domain.overview import OutOfSync
 from shared.ledger.revisions import Revision
 from shared.world import World

@@ -19,9 +19,9 @@ from shared.domain.labels.events import Ignored, NodeChange, UnreadableEvent, re
 from shared.domain.labels.planning import Settled, Write, plan_node
 from shared.domain.labels.policies import UNKNOWN_MANAGER
 from shared.domain.labels.releases import Mark
-from shared.domain.labels.taints import STARTUP_TAINT
 from shared.domain.nodes import Node
 from shared.domain.notices import CONFLICT_DETECTED
+from shared.domain.outcomes import STARTUP_TAINT
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.releases import InForce
 from shared.ledger.repairs import Repairs

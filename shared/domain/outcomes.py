@@ -16,6 +16,8 @@ OutcomeKind = Literal["changed", "unchanged", "missing", "skipped", "failed", "s
 
 RELEASED_SINCE = "ReleasedSince"
 """The reason of what was brought to another release than its message was made for."""
+STARTUP_TAINT = "StartupTaint"
+"""The reason of an outcome where a startup taint stays on a node."""
 NOT_RELEASED = "NotReleased"
 """The reason of what was written nothing, because nothing is released to it any more."""
 

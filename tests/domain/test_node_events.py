@@ -78,6 +78,9 @@ def test_knatives_resource_mode_carries_the_whole_node(verb: str, kind: str) -> 
             "labels": {"kubernetes.io/os": "linux", "rack": "r1"},
             "owners": {"kubernetes.io/os": ["kubelet"], "rack": ["hullmark"]},
             "applied": {"hullmark": ["rack"]},
+            "created": "2026-11-20T08:00:00Z",
+            "taints": [],
+            "may_have_taints": False,
         }
     )
 
@@ -108,6 +111,9 @@ def test_an_event_with_the_whole_node_needs_no_read() -> None:
         "4711",
         {"kubernetes.io/os": ("kubelet",), "rack": ("hullmark",)},
         {"hullmark": frozenset({"rack"})},
+        created="2026-11-20T08:00:00Z",
+        taints=(),
+        may_have_taints=False,
     )
 
 

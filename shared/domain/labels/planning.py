@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from shared.domain.documents.design import DesignNode
 from shared.domain.labels.aliases import AliasPair, AliasPlan, aliases_for, reconcile
 from shared.domain.labels.policies import DeclaredLabels, Difference, Policies, PolicyConflict, declare, diff
-from shared.domain.labels.taints import STARTUP_TAINT, due, stays
 from shared.domain.nodes import HULLMARK, Node, Owner, Taint
-from shared.domain.outcomes import NOTHING_WRITTEN, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
+from shared.domain.outcomes import NOTHING_WRITTEN, STARTUP_TAINT, Before, Changes, NodeTask, Outcome, OutcomeKind, in_conflict
 
 NOT_ADOPTED = "NotAdopted"
 """The reason of an outcome where a label under our field manager stays that this store never declared."""
@@ -141,7 +140,7 @@ def plan_node(subject: Subject, rules: Rules) -> Settled | Write:
             where = f"the documents name {name}, but cluster {rules.cluster} has no such node"
         return _settled(name, "missing", "NodeNotFound", where)
     labelled = bool(subject.labels)
-    untaint = due(declared.until, live)
+    untaint = _due(declared, live)
     if not untaint and in_sync(declared, live, rules.pairs, rules.owner):
         return _unchanged(subject, rules)
     if followers := _declared_secondaries(subject.labels, declared, rules.pairs):
@@ -176,6 +175,15 @@ def _stays(conflict: str, kept: str, tainted: str) -> tuple[str, str]:
     return next(iter(told), ""), "; ".join(told.values())
 
 
+def _due(declared: DeclaredLabels, live: Node) -> tuple[Taint, ...]:
+    """The startup taints that go."""
+    if not declared.until:
+        return ()
+    from shared.domain.labels.taints import due  # only where a document names one
+
+    return due(declared.until, live)
+
+
 def waits(live: Node | None, rules: Rules) -> str:
     """What to add to the words of a node that can't be brought in sync: it gets no pods meanwhile."""
     held = [str(taint) for taint in (live.taints if live else None) or () if taint in rules.startup_taints]
@@ -186,6 +194,8 @@ def tainted(subject: Subject, rules: Rules) -> str:
     """Which startup taints stay on a node although its labels are there, and why, in words."""
     if subject.live is None or not rules.startup_taints:
         return ""
+    from shared.domain.labels.taints import stays  # only where a document names one
+
     wanted = subject.declared.until if isinstance(subject.declared, DeclaredLabels) else ()
     return stays(wanted, rules.startup_taints, subject.live)
 
@@ -304,7 +314,7 @@ def task_of(subject: Subject, rules: Rules) -> NodeTask:
         prune=declared.prune,
         on_conflict=dict(declared.on_conflict),
         says=declared.says(declared.on_conflict),
-        untaint=list(declared.until if subject.live is None or subject.live.taints is None else due(declared.until, subject.live)),
+        untaint=list(declared.until if subject.live is None or subject.live.taints is None else _due(declared, subject.live)),
         created=_created(subject, rules),
         keep=list(rules.policies.keep_domains) if declared.prune == "all" else [],
     )
@@ -316,7 +326,7 @@ def _created(subject: Subject, rules: Rules) -> str:
     if live is None or not isinstance(declared, DeclaredLabels):
         return ""
     first = bool(declared.labels) and rules.owner.name not in live.applied
-    return live.created if first or due(declared.until, live) else ""
+    return live.created if first or _due(declared, live) else ""
 
 
 def _settled(name: str, outcome: OutcomeKind, reason: str = "", message: str = "", *, labelled: bool = False) -> Settled:

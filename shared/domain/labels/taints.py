@@ -9,8 +9,6 @@ from shared.domain.keys import key_error, value_error
 from shared.domain.nodes import Node, Taint
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-STARTUP_TAINT = "StartupTaint"
-"""The reason of an outcome where a startup taint stays on a node."""
 REMEMBERED = 20
 """Revisions for which a taint counts as a startup taint after the last one that named it: node templates change later than documents."""
 OTHERS = (
