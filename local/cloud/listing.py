@@ -76,6 +76,8 @@ class Needed:
         seen = Listed([node for node in nodes.values() if node], self._watched)
         basis = ByRelease(self._cluster, self._world, in_force, seen=seen)
         due = {name for name, decided in decisions(Selection(), basis) if _is_due(decided)}
+        if basis.startup_taints:  # the listing does not show them
+            due |= {change.name for change in news if change.taints is None and change.may_have_taints}
         return [change for change in news if change.name in due or nodes[change.name] is None]
 
 

@@ -23,9 +23,11 @@ A deleted node leaves a version that says so.
 
 from __future__ import annotations
 
+import copy
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Self, TypeVar
 
@@ -108,6 +110,7 @@ class Simulated:
         self._seeded: _Seed | None = None
         self._lock = threading.RLock()
         self._known: dict[str, tuple[int, _State]] = {}
+        self._taints = False
 
     # -- the port
 
@@ -118,7 +121,7 @@ class Simulated:
 
     def nodes(self) -> list[Node]:
         self.before("nodes", "")
-        return [_node(name, version, state) for name, version, state in self._there()]
+        return [self._shown(_node(name, version, state)) for name, version, state in self._there()]
 
     def readiness(self) -> Mapping[str, bool | None]:
         self.before("readiness", "")
@@ -139,7 +142,11 @@ class Simulated:
     def node(self, name: str) -> Node | None:
         self.before("node", name)
         version, state = self._newest(name)
-        return None if state is None or state.deleted else _node(name, version, state)
+        return None if state is None or state.deleted else self._shown(_node(name, version, state))
+
+    def _shown(self, node: Node) -> Node:
+        """The node as somebody sees it who asks for metadata alone, or for taints too."""
+        return node if self._taints else replace(node, taints=None)
 
     def last_writes(self, name: str) -> Mapping[str, datetime]:
         self.before("last_writes", name)
@@ -161,7 +168,9 @@ class Simulated:
         return self._change(name, applied)
 
     def with_taints(self) -> Self:
-        return self
+        showing = copy.copy(self)
+        showing._taints = True
+        return showing
 
     def remove_taint(self, name: str, uid: str, taint: Taint, labels: Mapping[str, str]) -> bool:
         self.before("remove_taint", name)

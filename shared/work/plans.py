@@ -14,7 +14,7 @@ from shared.ledger.revisions import Revision
 from shared.ports import Cluster, LastWrites, Refused
 from shared.work.intake import NO_REVISION, Refusal, Rejected, refuse_unknown
 from shared.work.limits import would_exceed
-from shared.work.planning import ByRelease, Counted, Declarations, Ground, Observed, decisions, record_of
+from shared.work.planning import ByRelease, Counted, Declarations, Ground, Observed, decisions, record_of, showing_taints
 from shared.work.workloads import with_workloads
 from shared.world import World
 
@@ -74,7 +74,7 @@ def plan_documents(asked: PlanRequest, declared: Declarations, world: World) -> 
 
 def _plan_measured(asked: PlanRequest, declared: Declarations, cluster: Cluster, name: str, in_force: InForce, world: World) -> LabelPlan:
     """Plan these documents, and say whether a limit would keep a relabel from being sent out. Nodes that are named are not measured."""
-    counted, tally = Counted(cluster), Tally(name)
+    counted, tally = Counted(showing_taints(cluster, declared.policies.startup_taints)), Tally(name)
     plan = plan_nodes(asked, declared, counted, name, record_of(name, in_force, world, adopt=asked.adopt), tally)
     if asked.target_nodes is not None:
         return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -74,6 +75,12 @@ def test_a_node_with_a_label_of_ours_that_nothing_declares_any_more_is_published
     site.commits(CLUSTER)
 
     assert site.published([node("n1", LABELLED), node("n2", {})]) == ["n1"]
+
+
+def test_a_node_that_may_hold_a_startup_taint_is_published_although_its_labels_are_in_sync(site: Site) -> None:
+    site.commits(CLUSTER, POLICY[:-2] + ", until: {taint: {key: hullmark.dev/unlabelled, effect: NoSchedule}}}}")
+
+    assert site.published([node("n1", LABELLED), replace(node("n2", LABELLED), may_have_taints=False)]) == ["n1"]
 
 
 def test_after_a_gap_the_difference_is_planned_too(site: Site) -> None:

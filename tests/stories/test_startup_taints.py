@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from functions.api.fleet import look
+from functions.api.health import _gauges
 from functions.node_event.main import Waiting, handle
 from shared import telemetry
 from shared.adapters.simulated import Simulated
@@ -43,7 +45,9 @@ def event(fleet: Fleet, name: str) -> Any:
 
 
 def taints(fleet: Fleet, name: str) -> tuple[Taint, ...]:
-    return fleet.node(name).taints or ()
+    node = fleet.cluster.with_taints().node(name)
+    assert node is not None
+    return node.taints or ()
 
 
 def state(fleet: Fleet, name: str) -> NodeState:
@@ -237,6 +241,7 @@ def test_a_plan_shows_the_taint_that_goes_and_an_action_bound_to_it_changes_labe
     registers(gpus, "n1")
     plan = plan_committed(PlanRequest(all=True), gpus.world)
     assert plan.nodes["n1"].untaint == [str(STARTUP)]
+    assert plan_committed(PlanRequest(all=True, released=True), gpus.world).nodes["n1"].untaint == [str(STARTUP)]
 
     bound: BoundPlan = plan.bound()
     gpus.relabels("n1", plan=bound)
@@ -293,3 +298,14 @@ def test_labels_that_change_under_our_hands_again_and_again_leave_the_taint(gpus
 
     assert gpus.ended(action).outcomes[0].reason == "Stale"
     assert taints(gpus, "n1") == (STARTUP, GPU)
+
+
+def test_nodes_on_which_a_startup_taint_stays_are_counted(gpus: Fleet) -> None:
+    for name in ("n1", "n2"):
+        registers(gpus, name)
+    commits(gpus, until=False, value="r2")
+    gpus.relabels()
+
+    gauges = {family.name: family for family in _gauges(look(gpus.world), 0, gpus.now)}
+
+    assert [(sample.value, sample.labels) for sample in gauges["hullmark_nodes_tainted"].samples] == [(2, {"cluster": "default"})]
