@@ -117,6 +117,26 @@ resource "google_project_iam_member" "version_updates" {
   member  = google_service_account.steps[each.value.step].member
 }
 
+resource "google_project_iam_custom_role" "version_ends" {
+  for_each = var.gke_version_updates ? toset(var.gke_projects) : toset([])
+
+  project     = each.key
+  role_id     = "${replace(var.name_prefix, "-", "_")}version_ends"
+  title       = "Hullmark version ends"
+  description = "See how upgrades of clusters and node pools end."
+  permissions = ["container.operations.get", "container.operations.list"]
+}
+
+resource "google_project_iam_member" "version_ends" {
+  for_each = var.gke_version_updates ? {
+    for pair in setproduct(local.check_versions, var.gke_projects) : "${pair[0]} ${pair[1]}" => { step = pair[0], project = pair[1] }
+  } : {}
+
+  project = each.value.project
+  role    = google_project_iam_custom_role.version_ends[each.value.project].id
+  member  = google_service_account.steps[each.value.step].member
+}
+
 resource "google_secret_manager_secret_iam_member" "credentials" {
   for_each = {
     for pair in setproduct(local.read_credentials, keys(local.secrets)) : "${pair[0]} ${pair[1]}" => { step = pair[0], secret = local.secrets[pair[1]].secret }

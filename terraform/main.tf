@@ -32,6 +32,7 @@ locals {
   pushed           = toset([for name, step in local.steps : name if !try(step.http, false)])
   reach_clusters   = toset([for name, step in local.steps : name if step.cluster != "none"])
   update_versions  = toset([for name, step in local.steps : name if contains(try(step.topics, []), "version-updates")])
+  check_versions   = toset([for name, step in local.steps : name if contains(try(step.topics, []), "version-checks")])
   read_credentials = setunion(local.reach_clusters, local.update_versions)
 
   pubsub_agent = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"

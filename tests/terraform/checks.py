@@ -205,6 +205,8 @@ def _needed(plan: Planned, steps: Steps) -> Iterator[tuple[str, str, str]]:
             )
         if "version-updates" in step.topics:
             yield from ((who, f"projects/{project}/roles/hullmark_version_updates", f"project {project}") for project in projects)
+        if "version-checks" in step.topics:
+            yield from ((who, f"projects/{project}/roles/hullmark_version_ends", f"project {project}") for project in projects)
 
 
 def nothing_is_public(plan: Planned, steps: Steps) -> Iterator[str]:
