@@ -16,7 +16,7 @@ from shared.adapters.apiserver import StatusError
 from shared.adapters.kubernetes import Kubernetes
 from shared.domain.documents.kinds import PodLabelPolicy, PodLabelPolicySpec, parsed
 from shared.domain.documents.reading import Document, DocumentsRefused, read
-from shared.domain.pods.webhooks import GATE, CheckResult, Client, Object, ServerFacts, judge, manifest
+from shared.domain.pods.webhooks import GATE, CheckResult, Client, Object, ServerFacts, bundle, judge, manifest
 from shared.domain.site import check_pod_policies
 from shared.ports import ClusterError
 
@@ -34,12 +34,25 @@ def webhook() -> None:
 @click.option("--url", default="", help="The function's URL, if the API server can reach it: https://host[:port][/CLUSTER].")
 @click.option("--service", default="", metavar="NS/NAME[:PORT]", help="The service in front of the function, inside the cluster.")
 @click.option("--cluster", default="", help="The cluster's name in the documents, if the function serves several.")
-@click.option("--ca-file", default="", metavar="FILE", help="PEM of the CA that signed the function's certificate.")
+@click.option(
+    "--ca-file",
+    "ca_files",
+    multiple=True,
+    metavar="FILE",
+    help="PEM of the CA that signed the function's certificate; while it changes, both.",
+)
 @click.option("--cert-manager", default="", metavar="NS/NAME", help="A cert-manager Certificate that injects the CA.")
 @click.option("--server-version", default="", metavar="V", help="The API server's version; below 1.28 matchConditions are left out.")
 @click.option("-o", "--output", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Output format.")
 def manifest_command(
-    files: tuple[str, ...], url: str, service: str, cluster: str, ca_file: str, cert_manager: str, server_version: str, form: str
+    files: tuple[str, ...],
+    url: str,
+    service: str,
+    cluster: str,
+    ca_files: tuple[str, ...],
+    cert_manager: str,
+    server_version: str,
+    form: str,
 ) -> None:
     """Print the MutatingWebhookConfiguration to apply; with -f, limited to the namespaces that the policies select."""
     _, policies = documents_in(files)
@@ -49,7 +62,7 @@ def manifest_command(
     if port and not port.isdecimal():
         raise Failure("Usage", f"--service {service}: namespace/name[:port]")
     path = f"/{cluster}" if cluster else ""
-    ca = read_bytes(ca_file).decode("utf-8", "replace") if ca_file else ""
+    ca = bundle(read_bytes(file).decode("utf-8", "replace") for file in ca_files)
     client = Client(f"{url.rstrip('/')}{path}" if url else "", name, int(port or 443), path or "/", ca, cert_manager)
     if problems := client.problems():
         raise Failure("Usage", "; ".join(problems))

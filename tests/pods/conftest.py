@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import functions_framework
@@ -105,9 +106,10 @@ class Real:
             time.sleep(0.02)
 
     @contextmanager
-    def serving(self, application: Any) -> Iterator[str]:
-        """A WSGI application behind TLS, with a certificate that the API server trusts."""
-        files = str(self.kube.folder / "server.crt"), str(self.kube.folder / "server.key")
+    def serving(self, application: Any, folder: Path | None = None) -> Iterator[str]:
+        """A WSGI application behind TLS, with the certificate of a folder, else one that the API server trusts."""
+        folder = folder or self.kube.folder
+        files = str(folder / "server.crt"), str(folder / "server.key")
         server = make_server("127.0.0.1", 0, application, threaded=True, ssl_context=files)
         server.daemon_threads = True  # type: ignore[attr-defined]
         server.block_on_close = False  # type: ignore[attr-defined]

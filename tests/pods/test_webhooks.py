@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import functions_framework
 import pytest
 import yaml
 
 from local.cli import main
-from shared.domain.pods.webhooks import CHECKS, NAMESPACE_KEY, Client, ServerFacts, judge, manifest
+from shared.adapters.kubernetes import Kubernetes
+from shared.domain.pods.webhooks import CHECKS, NAMESPACE_KEY, Client, ServerFacts, bundle, judge, manifest
+from tests.kube_apiserver import Pki
 from tests.pods.conftest import Real
 from tests.pods.reviews import HOST, REGION, ZONE, a_policy
+from tests.pods.test_function import MAIN
 
 OURS = Client(url="https://hooks.example/")
 V134, V135 = ServerFacts("v1.34.2"), ServerFacts("v1.35.4")
@@ -76,6 +81,43 @@ def test_the_namespaces_are_those_that_a_policy_means(policies: list[Any], servi
 )
 def test_a_client_that_could_never_be_called_is_refused(client: Client, says: str) -> None:
     assert any(says in problem for problem in client.problems())
+
+
+def test_several_authorities_are_one_bundle_each_of_them_once(run: Run, tmp_path: Path) -> None:
+    old, new = (f"-----BEGIN CERTIFICATE-----\n{name}\n-----END CERTIFICATE-----" for name in ("old", "new"))
+    (tmp_path / "old.crt").write_text(old)
+    (tmp_path / "new.crt").write_text(f"{new}\n\n")
+    files = [f"--ca-file={tmp_path}/{name}.crt" for name in ("old", "new", "old")]
+
+    code, out, _ = run("webhook", "manifest", "--service", "hullmark/pod-binding", *files, "-o", "json")
+
+    config = json.loads(out)["webhooks"][0]["clientConfig"]
+    assert (code, base64.b64decode(config["caBundle"]).decode()) == (0, f"{old}\n{new}\n")
+
+
+@pytest.mark.real
+def test_while_the_bundle_has_both_authorities_replicas_may_serve_either_certificate(gate_on: Real, tmp_path: Path) -> None:
+    gate_on.namespace("rotate")
+    authorities = {}
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        authorities[name] = Pki(tmp_path / name, False).ca
+
+    def labelled(pod: str, url: str, *trusted: str) -> bool:
+        config = Client(url=url, ca=bundle(authorities[name] for name in trusted)).config()
+        with gate_on.webhook(url, a_policy(namespaces={"include": ["rotate"]}), clientConfig=config):
+            gate_on.pod(pod, "rotate")
+            gate_on.bind(pod, namespace="rotate")
+            return HOST in gate_on.labels(pod, "rotate")
+
+    with gate_on.hullmark(Kubernetes(gate_on.kube.access), a_policy()):
+        application = functions_framework.create_app("pod_binding", str(MAIN))
+        with gate_on.serving(application, tmp_path / "old") as old, gate_on.serving(application, tmp_path / "new") as new:
+            assert labelled("before", old, "old")
+            assert labelled("old-serves-still", old, "old", "new")
+            assert labelled("new-serves-already", new, "old", "new")
+            assert labelled("after", new, "new")
+            assert not labelled("trusted-too-early", old, "new")
 
 
 # the checks

@@ -71,6 +71,11 @@ class Client:
         return {"service": {"namespace": namespace, "name": name, "port": self.port, "path": self.path}, **bundle}
 
 
+def bundle(authorities: Iterable[str]) -> str:
+    """PEMs of several CAs as one: the API server trusts a certificate that any of them signed, so that none has to be replaced in a gap."""
+    return "".join(dict.fromkeys(f"{pem.strip()}\n" for pem in authorities if pem.strip()))
+
+
 def manifest(client: Client, policies: Sequence[PodLabelPolicySpec] = (), *, conditions: bool = True) -> dict[str, Any]:
     """The configuration to apply. Namespaces that no policy means are left out, and the one that the service itself runs in.
 
