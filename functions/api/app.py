@@ -27,6 +27,7 @@ from functions.api import (
     nodes,
     page,
     plans,
+    reference,
     refusals,
     revisions,
     rights,
@@ -118,7 +119,7 @@ def application() -> OpenAPI:
     app.url_map.strict_slashes = False
     for noun in (actions, configdocs, revisions, tasks, nodes, explaining, plans, rollouts, holds, versions, refusals, health):
         app.register_api(noun.routes)
-    for pages in (page, sync, changes, search):
+    for pages in (page, sync, changes, search, reference):
         app.register_blueprint(pages.routes)
     app.before_request(identity.same_site)
     app.before_request(identity.identify)

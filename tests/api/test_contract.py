@@ -140,6 +140,8 @@ def test_the_document_describes_every_call_and_every_route_is_in_it() -> None:
         "/live",
         "/nodes/{node}",
         "/reasons/{code}",
+        "/reference",
+        "/reference/redoc.js",
         "/revisions",
         "/revisions/{revision}",
         "/rollouts/{rollout}",

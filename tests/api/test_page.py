@@ -456,6 +456,89 @@ def test_a_page_refreshes_only_while_an_action_runs(fleet: FrontDoor) -> None:
     assert not any(again in fleet.get(page).text for page in pages), "ended"
 
 
+def test_a_page_looks_again_by_itself_and_keeps_what_a_reader_opened(refusing_site: tuple[FrontDoor, str], browser: Browser) -> None:
+    door, url = refusing_site
+    context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
+    page = context.new_page()
+    page.clock.install()
+    page.goto(url)
+    page.locator("details.cause summary").first.click()
+    page.locator("details.cause a[href*='/nodes/']").first.focus()
+    focused = page.evaluate("document.activeElement.getAttribute('href')")
+    assert "8:30" in page.inner_text("#as-of"), "the reader's zone"
+    assert "03:00:00 UTC" in page.inner_text("#as-of"), "UTC beside it"
+
+    door.create(target_nodes=["n1"])
+    with page.expect_response(url + "/") as answered:
+        page.clock.run_for(60_000)
+    assert answered.value.status == 200
+    page.locator("#running").wait_for()
+    assert page.locator("details.cause").first.get_attribute("open") is not None
+    assert page.evaluate("document.activeElement.getAttribute('href')") == focused
+
+    with page.expect_response(url + "/") as answered:
+        page.clock.run_for(3_000)
+    assert answered.value.status == 304, "nothing has changed"
+    context.close()
+
+
+@pytest.fixture
+def refusing_site(door: FrontDoor) -> Iterator[tuple[FrontDoor, str]]:
+    """Sixty nodes, ten of which refuse the write."""
+    names = [f"n{number}" for number in range(60)]
+    door.has_nodes(**{name: {} for name in names})
+    door.declares({name: {"rack": "r7"} for name in names})
+
+    def refuse(call: str, node: str) -> None:
+        if call == "apply_labels" and node.startswith("n1"):
+            raise Refused("Forbidden", "the webhook says no")
+
+    door.cluster.before = refuse
+    door.sends(name="update_site")
+    door.cloud.drain()
+    with served(door.app) as url:
+        yield door, url
+
+
+def test_the_keyboard_reaches_the_content_first_and_opens_a_cause(refusing_site: tuple[FrontDoor, str], browser: Browser) -> None:
+    page = browser.new_context().new_page()
+    page.goto(refusing_site[1])
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#failed", "the first tile that leads somewhere"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    page.keyboard.press("Enter")
+    assert page.locator("details.cause").first.get_attribute("open") is not None
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "focus is seen"
+    page.context.close()
+
+
+def test_the_pages_behind_the_first_one_are_as_readable(site: Site, page: Page) -> None:
+    for name, path in (("revisions", "/revisions"), ("revision", "/revisions/2"), ("live", "/live"), ("search", "/search?q=compute")):
+        page.goto(f"{site.url}{path}")
+        looked_at(page, name)
+
+
+def test_the_api_has_a_page_that_people_can_read_and_nothing_comes_from_elsewhere(site: Site, browser: Browser) -> None:
+    page = browser.new_context(viewport={"width": 390, "height": 900}).new_page()
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("response", lambda answer: asked.append(answer.url))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.goto(f"{site.url}/reference")
+    page.get_by_role("heading", name="Hullmark (1.0)").wait_for()
+    page.get_by_text("/v1.0/refused-requests").first.wait_for(state="attached")
+    assert {url.removeprefix(site.url) for url in asked if url.startswith("http")} == {"/reference", "/reference/redoc.js", "/openapi.json"}
+    assert all("cdn.redoc.ly/redoc/logo-mini.svg" in complaint for complaint in complaints), "its maker's logo stays away"
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.context.close()
+
+
 def test_an_empty_house_says_what_to_do_first(door: FrontDoor) -> None:
     text = door.get("/").text
     for told in ("no documents committed yet", "Nothing has been relabeled yet", "hullmark relabel --all"):

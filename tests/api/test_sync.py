@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import re
 
@@ -133,3 +135,13 @@ def test_a_page_that_did_not_change_is_not_sent_again(refusing: FrontDoor) -> No
     refusing.create(target_nodes=["n0499"])
     again = refusing.get("/", headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.headers["ETag"] == first.headers["ETag"]) == (200, False)
+
+
+def test_the_policy_names_the_one_script_by_its_hash(door: FrontDoor) -> None:
+    answer = door.get("/")
+    (script,) = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)
+    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = answer.headers["Content-Security-Policy"]
+    assert f"script-src 'sha256-{known}';" in policy
+    assert "default-src 'none'" in policy
+    assert "connect-src 'self'" in policy
