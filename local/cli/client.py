@@ -150,6 +150,8 @@ def _json(data: bytes) -> Any:
 
 def _cause(error: BaseException) -> str:
     """The innermost cause in a few words: urllib3 wraps it in its own."""
+    from shared.adapters.apiserver import plain
+
     if isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
         return _cause(error.reason)
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
@@ -157,7 +159,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError) and not isinstance(error, urllib3.exceptions.NewConnectionError):
         return f"no connection within {CONNECT_SECONDS:.0f} seconds"
     text = str(error.args[-1] if error.args else error)
-    return text.partition("): ")[2] or text  # after the name of the connection's object
+    words = plain(text.partition("): ")[2] or text)  # after the name of the connection's object
+    return "nothing listens there (connection refused)" if "Connection refused" in words else words
 
 
 class ErrorEntry(BaseModel):

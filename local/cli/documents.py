@@ -21,12 +21,12 @@ from local.cli.inputs import (
     record_now_option,
     right_now,
 )
-from local.cli.output import ERROR, Failure, emit, grid, output_option, output_option_and, problem_json, problem_lines, talk
+from local.cli.output import ERROR, Failure, counted, emit, grid, output_option, output_option_and, problem_json, problem_lines, talk
 from local.cli.service import CommittedSummary, ListedRevision, RevisionSummary
 from shared.domain.documents.reading import Problem, as_stream
 from shared.domain.labels.comparison import KeyDifference, RevisionDiff
 from shared.domain.labels.impact import Accepting, RevisionImpact, in_words
-from shared.domain.site import check
+from shared.domain.site import Site, examine
 from shared.ledger.revisions import COLLECTION, DEFAULT_COLLECTION, TAG
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,7 +47,8 @@ def validate(files: tuple[str, ...], previous: tuple[str, ...], now: datetime, f
     if not files:
         raise Failure("Usage", "nothing to validate: give -f FILE, a folder, or - for standard input")
     sources = read_files(files)
-    problems, warnings = check(sources, previous=read_files(previous), now=now)
+    site, problems = examine(sources, read_files(previous), now)
+    warnings = site.warnings
     if form in ("sarif", "github"):
         from local.cli.annotations import Finding, github, sarif
 
@@ -59,16 +60,19 @@ def validate(files: tuple[str, ...], previous: tuple[str, ...], now: datetime, f
         "valid": not problems,
         "errors": [problem_json(problem) for problem in problems],
         "warnings": [problem_json(problem) for problem in warnings],
+        "documents": site.document_count,
+        "nodes": len(site.nodes),
     }
-    emit(form, answer, lambda: _verdict(problems, warnings))
+    emit(form, answer, lambda: _verdict(site, problems))
     return ERROR if problems else 0
 
 
-def _verdict(problems: list[Problem], warnings: list[Problem]) -> Iterable[str]:
+def _verdict(site: Site, problems: list[Problem]) -> Iterable[str]:
     yield from problem_lines(map(problem_json, problems))
-    for line in problem_lines(map(problem_json, warnings)):
+    for line in problem_lines(map(problem_json, site.warnings)):
         yield f"warning: {line}"
-    yield f"{len(problems)} problem{'s' * (len(problems) != 1)}" if problems else "valid"
+    looked_at = f"{counted(site.document_count, 'document')}, {counted(len(site.nodes), 'node')} named"
+    yield f"{counted(len(problems), 'problem')} in {counted(site.document_count, 'document')}" if problems else f"valid: {looked_at}"
 
 
 @click.group()
@@ -94,7 +98,7 @@ def stage(files: tuple[str, ...], collection: str, now: datetime, form: str) -> 
     emit(
         form,
         staged.model_dump(mode="json"),
-        lambda: [f"staged {len(staged.files)} file(s) in collection {collection}; apply with `hullmark documents commit`"],
+        lambda: [f"staged {counted(len(staged.files), 'file')} in collection {collection}; apply with `hullmark documents commit`"],
     )
 
 
@@ -171,9 +175,9 @@ def _warn(warnings: Iterable[Problem]) -> None:
 
 
 def _emit_committed(form: str, revision: CommittedSummary) -> None:
-    counts = f"{revision.documents} documents in {len(revision.collections)} collection(s)"
+    counts = f"{counted(revision.documents, 'document')} in {counted(len(revision.collections), 'collection')}"
     answer = {"revision": revision.number, **revision.model_dump(mode="json")}
-    said = f"committed revision {revision.number} ({revision.by}): {revision.nodes} nodes named, {counts}"
+    said = f"committed revision {revision.number} ({revision.by}): {counted(revision.nodes, 'node')} named, {counts}"
     impact = impact_lines(revision.impact) if revision.impact else ()
     emit(form, answer, lambda: [said, *impact, *map(str, revision.rollouts)])
     if revision.impact:
@@ -268,7 +272,7 @@ def _differences(found: RevisionDiff) -> Iterable[Any]:
     if rows:
         yield grid(("label", "nodes", "for example"), rows)
     nodes = len(found.nodes) + found.more_nodes
-    yield f"{nodes} node(s) with different labels: {_few(list(found.nodes), nodes)}"
+    yield f"{counted(nodes, 'node')} with different labels: {_few(list(found.nodes), nodes)}"
     yield from found.diff or ["no difference in the text"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
-from local.cli.output import Failure, emit, grid, output_option, output_option_and
+from local.cli.output import Failure, counted, emit, grid, output_option, output_option_and
 from shared.work.holds import FreezeEntry, FreezeList, PauseStatus
 
 
@@ -38,9 +38,10 @@ def _words(status: PauseStatus) -> Iterable[str]:
         yield "the fleet goes on"
         return
     yield f"the fleet is paused by {status.by}: {status.reason}"
-    yield f"{status.writing} part(s) are still being written, {status.parked} wait; `hullmark resume` lets everything go on"
+    yield f"parts still being written: {status.writing}; parts that wait: {status.parked}; `hullmark resume` lets everything go on"
     if status.unreadable:
-        yield f"{status.unreadable} action(s) have a plan that can't be read (`hullmark actions list`): parts of them may still be written"
+        whose = counted(status.unreadable, "action")
+        yield f"the plan of {whose} can't be read (`hullmark actions list`): parts of it may still be written"
 
 
 @click.group()

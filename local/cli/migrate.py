@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from local.cli.inputs import documents_option, read_files
-from local.cli.output import ERROR, OK, PENDING, Failure, emit
+from local.cli.output import ERROR, OK, PENDING, Failure, counted, emit
 from local.manifests.files import ChangedMeanwhile, is_manifest, read_if, replace, walk
 from shared.adapters.files import NotReadable
 from shared.domain.cluster_versions import NEWEST, cluster_version
@@ -174,7 +174,7 @@ def _summary(located: Sequence[Located], written: bool) -> str:
         return "no deprecated label keys"
     files = len({one.file for one in located})
     doing = f"{rewrites} rewritten" if written else f"{rewrites} to rewrite" + (" (with --write)" if rewrites else "")
-    return f"{len(located)} old keys in {files} files: {doing}, {len(located) - rewrites} to review by hand"
+    return f"{counted(len(located), 'old key')} in {counted(files, 'file')}: {doing}, {len(located) - rewrites} to review by hand"
 
 
 def sarif(located: Sequence[Located]) -> Mapping[str, Any]:

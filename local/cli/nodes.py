@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
-from local.cli.output import Failure, emit, grid, grouped, output_option_and
+from local.cli.output import Failure, counted, emit, grid, grouped, output_option_and
 from shared.domain.labels.node_states import NodesRequest, NodeState, NodeStates
 from shared.domain.labels.selection import names_listed
 
@@ -61,4 +61,5 @@ def summary(states: NodeStates) -> str:
     """How many there are, and how many of them are not as they should be."""
     counts = Counter(state.reason for state in states.nodes.values() if state.reason)
     told = "".join(f", {count} {reason}" for reason, count in sorted(counts.items()))
-    return f"cluster {states.cluster}: {len(states.nodes)} nodes, {sum(state.in_sync for state in states.nodes.values())} in sync{told}"
+    in_sync = sum(state.in_sync for state in states.nodes.values())
+    return f"cluster {states.cluster}: {counted(len(states.nodes), 'node')}, {in_sync} in sync{told}"

@@ -141,6 +141,11 @@ def grouped(columns: Sequence[str], rows: Sequence[Sequence[str]], about: Sequen
     yield f"{len(rows)} rows, those alike as one{more}: -o wide shows every row"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {what}" + ("" if number == 1 else "es" if what.endswith("s") else "s")
+
+
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
     """A plain table in kubectl's manner: upper-case heads, no frames."""
     from rich.table import Table

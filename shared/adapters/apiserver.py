@@ -11,6 +11,7 @@ import http.client
 import io
 import math
 import random
+import re
 import socket
 import ssl
 import tempfile
@@ -118,7 +119,8 @@ class StatusError(Exception):
         """The port's error for it, with the server's words cut short."""
         words = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 422: "Invalid"}
         reason = words.get(self.code) or self.status.reason or f"HTTP{self.code}"
-        return Refused(reason, f"{self.call}: {cut(self.status.message) or reason}")
+        remedy = f": {needed}" if self.code == 403 and (needed := role_needed(self.status.message)) else ""
+        return Refused(reason, f"{self.call}: {cut(self.status.message) or reason}{remedy}")
 
 
 class Login(Protocol):
@@ -373,7 +375,7 @@ class _Line:
             raise Refused("CertificateUntrusted", f"{call} at {self.access.server}: {error.verify_message}") from error
         if isinstance(error, TimeoutError):
             return Unavailable(f"{call} at {self.access.server}: timed out ({cut(str(error))})")
-        return Unavailable(f"{call} at {self.access.server}: {type(error).__name__}: {cut(str(error))}")
+        return Unavailable(f"{call} at {self.access.server}: {broken(error)}")
 
 
 def _close_all(connections: deque[_Connection]) -> None:
@@ -510,7 +512,55 @@ def _read_status(answer: bytes) -> ApiStatus:
     return ApiStatus(message=answer[: 2 * CUT].decode(errors="replace"))
 
 
+_DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[\w/]+)"')
+"""How the API server says that RBAC does not allow something; an admission plugin's refusal reads otherwise."""
+ROLES: Mapping[tuple[str, str], str] = {
+    ("get", "nodes"): "hullmark-reader",
+    ("list", "nodes"): "hullmark-reader",
+    ("watch", "nodes"): "hullmark-reader",
+    ("patch", "nodes"): "hullmark-labeler",
+    ("get", "pods"): "hullmark-pod-reader",
+    ("list", "pods"): "hullmark-workload-reader",
+    ("list", "daemonsets"): "hullmark-workload-reader",
+}
+"""Which ClusterRole of examples/rbac.yaml allows what."""
+
+
+def role_needed(message: str) -> str:
+    """What to grant where RBAC denied a request; empty for another refusal."""
+    denied = _DENIED.search(message)
+    if denied is None:
+        return ""
+    verb, resource = denied["verb"], denied["resource"]
+    role = ROLES.get((verb, resource))
+    which = f"ClusterRole {role} of examples/rbac.yaml" if role else "a role with it"
+    return f"grant {which}; `kubectl auth can-i {verb} {resource}` says whether it is there"
+
+
+_POOL = re.compile(r"HTTPS?ConnectionPool\(host='(?P<host>[^']*)', port=(?P<port>\d+)\): ")
+_WRAPPED = re.compile(r"(?:Max retries exceeded with url: \S+ )?\(Caused by \w+\(['\"]?(?P<cause>.*?)['\"]?\)\)")
+_OBJECT = re.compile(r"(?:<[\w.]+ object at 0x[0-9a-f]+>|[\w.]+\(host='[^']*', port=\d+\)): ")
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
+
+
+def plain(text: str) -> str:
+    """A network library's words without its own names: where, and what went wrong."""
+    text = _WRAPPED.sub(lambda match: match["cause"], _POOL.sub(lambda match: f"{match['host']}:{match['port']}: ", text))
+    return _ERRNO.sub("", _OBJECT.sub("", text)).replace("Failed to establish a new connection: ", "")
+
+
+def broken(error: Exception) -> str:
+    """What a connection that could not be made or broke says to a person, and what to look at."""
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there (connection refused): is it running, and is this its address?"
+    if isinstance(error, socket.gaierror):
+        return "no such host: is the name right, and the network there?"
+    if isinstance(error, (ConnectionResetError, BrokenPipeError)):
+        return f"it closed the connection ({plain(str(error)) or type(error).__name__})"
+    return plain(cut(str(error))) or type(error).__name__
+
+
 def cut(message: str) -> str:
     """A server's message as one short line."""
-    line = " ".join(message.split())
+    line = plain(" ".join(message.split()))
     return line if len(line) <= CUT else line[:CUT] + " …"

@@ -70,6 +70,11 @@ def _merged(files: list[Path], must_exist: bool) -> dict[str, Any]:
             data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
         except NotThere:
             continue
+        except yaml.MarkedYAMLError as error:
+            from shared.domain.documents.parsing import syntax_message
+
+            line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+            raise Refused("KubeconfigInvalid", f"kubeconfig {file}{line}: {syntax_message(error)}") from error
         except (NotReadable, yaml.YAMLError, UnicodeDecodeError) as error:
             raise Refused("KubeconfigInvalid", f"kubeconfig {file}: {' '.join(str(error).split())[:200]}") from error
         exists = True

@@ -28,6 +28,7 @@ from shared.domain.documents.kinds import (
     Rollout,
     did_you_mean,
     parsed,
+    parsed_in_part,
 )
 from shared.domain.documents.reading import Document, DocumentsRefused, Path, Problem, Source, read
 from shared.domain.keys import PROTECTED, is_subdomain, key_error, reconciled, value_error
@@ -121,7 +122,7 @@ class DeclaredSite:
 
 def load(sources: Iterable[Source], *, previous: Iterable[Source] = (), now: datetime | None = None) -> Site:
     """Read and resolve a site. Raises DocumentsRefused with every problem."""
-    site, problems = _resolve(sources, previous, now)
+    site, problems = examine(sources, previous, now)
     if problems:
         raise DocumentsRefused(problems)
     return site
@@ -131,11 +132,12 @@ def check(
     sources: Iterable[Source], *, previous: Iterable[Source] = (), now: datetime | None = None
 ) -> tuple[list[Problem], list[Problem]]:
     """Every problem and every warning of a site's documents, in the order of files and lines."""
-    site, problems = _resolve(sources, previous, now)
+    site, problems = examine(sources, previous, now)
     return problems, site.warnings
 
 
-def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetime | None) -> tuple[Site, list[Problem]]:
+def examine(sources: Iterable[Source], previous: Iterable[Source] = (), now: datetime | None = None) -> tuple[Site, list[Problem]]:
+    """A site as far as it can be resolved, with its warnings, and every problem; both in the order of files and lines."""
     sources = list(sources)
     documents, problems = read(sources)
     site = Site(document_count=len(documents))
@@ -154,7 +156,7 @@ def _resolve(sources: Iterable[Source], previous: Iterable[Source], now: datetim
         shaped.add(by_kind.get(kind, ()))
     site.gardener = {kind: by_kind[kind] for kind in GARDENER_KINDS if kind in by_kind}
     context = Context(read(previous)[0], now)
-    problems += [*check_aliases(shaped.written(LabelAliases)), *check_pod_policies(shaped.written(PodLabelPolicy))]
+    problems += [*check_aliases(shaped.written(LabelAliases)), *check_pod_policies(shaped.each(PodLabelPolicy))]
     problems += _versions(site, shaped.written(Cluster), context)
     problems += shaped.check_clusters()
 
@@ -236,6 +238,8 @@ class _Shaped:
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         self.read: list[tuple[Document, HullmarkDocument]] = []
+        self.in_part: list[tuple[Document, HullmarkDocument]] = []
+        """Of wrong shape; what is right of each is checked by the rules that look at one document alone."""
 
     def add(self, documents: Iterable[Document]) -> None:
         """Take the documents of one kind; duplicates of a name, a second one of those in ONCE and wrong shapes are told."""
@@ -244,6 +248,8 @@ class _Shaped:
             model = parsed(document)
             if isinstance(model, list):
                 self.problems += model
+                if (rest := parsed_in_part(document)) is not None:
+                    self.in_part.append((document, rest))
             else:
                 self.read.append((document, model))
             only = document.kind in ONCE
@@ -260,6 +266,10 @@ class _Shaped:
     def written(self, kind: type[T]) -> list[tuple[Document, T]]:
         """The models of a kind with the documents that they were read from."""
         return [(document, model) for document, model in self.read if isinstance(model, kind)]
+
+    def each(self, kind: type[T]) -> list[tuple[Document, T]]:
+        """The same with what is right of documents of wrong shape."""
+        return [(document, model) for document, model in (*self.read, *self.in_part) if isinstance(model, kind)]
 
     def policies(self) -> Policies:
         """Everything but the nodes."""
@@ -281,7 +291,7 @@ class _Shaped:
     def check_labels(self, allowed: frozenset[str]) -> Iterator[Problem]:
         """Kubernetes' rules for keys and values, and protected keys (docs/labels.md, "Valid keys and values")."""
         asked: dict[str, Document] = {}
-        for document, model in self.read:
+        for document, model in (*self.read, *self.in_part):
             if isinstance(model, NodeLabelPolicy):
                 for key, value in model.spec.labels.items():
                     yield from _label_problems(document, key, value, model.spec.allow_protected or key in allowed)
@@ -300,7 +310,7 @@ class _Shaped:
 
     def check_clusters(self) -> Iterator[Problem]:
         """Names and labels of clusters, and providers that their access cannot reach."""
-        for document, model in self.written(Cluster):
+        for document, model in self.each(Cluster):
             if not is_subdomain(model.name):
                 message = "a cluster's name is a DNS name: lower-case letters, digits, - and ., at most 253 bytes"
                 yield document.problem(("metadata", "name"), "Invalid", message)

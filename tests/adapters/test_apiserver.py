@@ -14,8 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import yaml
 
-from shared.adapters.apiserver import TRIES, Access, ApiServer, StatusError
+from local.steps import ROOT
+from shared.adapters.apiserver import ROLES, TRIES, Access, ApiServer, StatusError, plain
 from shared.adapters.kubernetes import Kubernetes
 from shared.ports import Conflict, NodeGone, Owner, Pod, Refused, Stale, Unavailable
 
@@ -232,7 +234,7 @@ def test_an_unreachable_server_is_unavailable_and_named() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(Unavailable, match=f"{url}: ConnectionRefusedError"):
+        with pytest.raises(Unavailable, match=f"{url}: nothing listens there"):
             Client(url).cluster.nodes()
 
 
@@ -403,3 +405,36 @@ def test_who_adds_to_pods_has_the_owners_name() -> None:
         mine = Kubernetes(lambda: Access(server.url), Owner("mine"))
         mine.add_to_pod(pod, {"a": "1"}, {})
     assert [path.partition("?")[2] for _, path, _, _ in server.requests] == ["fieldManager=hullmark-pods", "fieldManager=mine-pods"]
+
+
+def test_what_rbac_denies_names_the_role_that_allows_it() -> None:
+    denied = 'nodes is forbidden: User "ada" cannot list resource "nodes" in API group "" at the cluster scope'
+    with Scripted(status(403, "Forbidden", denied)).running() as server, pytest.raises(Refused) as refused:
+        Client(server.url).cluster.nodes()
+    assert str(refused.value).endswith(
+        f"{denied}: grant ClusterRole hullmark-reader of examples/rbac.yaml; `kubectl auth can-i list nodes` says whether it is there"
+    )
+
+
+def test_the_roles_that_are_named_allow_what_they_are_named_for() -> None:
+    documents = yaml.safe_load_all((ROOT / "examples/rbac.yaml").read_text())
+    roles = {each["metadata"]["name"]: each for each in documents if each["kind"] == "ClusterRole"}
+    for (verb, resource), role in ROLES.items():
+        assert any(verb in rule["verbs"] and resource in rule["resources"] for rule in roles[role]["rules"]), role
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "HTTPSConnectionPool(host='oauth2.example', port=443): Max retries exceeded with url: /token (Caused by "
+            "NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f1>: Failed to establish a new connection: "
+            "[Errno 111] Connection refused'))",
+            "oauth2.example:443: Connection refused",
+        ),
+        ("HTTPConnectionPool(host='h', port=80): Read timed out. (read timeout=5)", "h:80: Read timed out. (read timeout=5)"),
+        ("nodes is forbidden", "nodes is forbidden"),
+    ],
+)
+def test_a_librarys_names_are_taken_out_of_its_words(text: str, said: str) -> None:
+    assert plain(text) == said

@@ -135,7 +135,7 @@ def test_a_context_is_chosen_by_name(tmp_path: Path) -> None:
     [
         ("", "not a mapping"),
         ("[1, 2]", "not a mapping"),
-        ("a: b: c", "mapping values are not allowed"),
+        ("a: b: c", "line 1: not YAML: a colon where no key can stand"),
         ("\x00", "characters are not allowed"),
         ("clusters: [3]", "an entry of clusters is not"),
         ("current-context: x\n", "no 'x' in contexts (there: none)"),

@@ -360,3 +360,77 @@ def test_a_setting_that_cannot_be_meant_is_refused_by_its_name(
 
 def test_a_time_outside_of_the_calendar_is_refused(hullmark: Hullmark, site: Write) -> None:
     assert "is no RFC 3339 time" in hullmark("validate", "-f", site(GOOD), "--now", "0001-01-01T00:00:00+14:00").err
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("a: @x\n", 1, "a value can't begin with this character (@, `, %): put the text in quotes"),
+        ("a: [1,\n  2\nb: c\n", 3, "a list in [ ], begun in line 1, lacks a comma or its ]"),
+        ("a: {b: c\nd: e\n", 2, "a mapping in { }, begun in line 1, lacks a comma or its }"),
+        ('a: "x\n', 2, "a quote, begun in line 1, is never closed"),
+        ('a: "\\q"\n', 1, "an escape that YAML does not know"),
+        ("a: b: c\n", 1, "a colon where no key can stand"),
+        ("a: b\n- c\n", 2, "this line fits neither into the mapping, begun in line 1, nor below it"),
+        ("- a\nb: c\n", 2, "this line fits neither into the list, begun in line 1, nor below it"),
+        ("a: &\n", 1, "an anchor (&) without a name"),
+        ('{"a": "b"}\n{', 2, "put --- between two documents"),
+    ],
+)
+def test_what_is_no_yaml_is_told_in_words_and_not_in_the_parsers(hullmark: Hullmark, text: str, line: int, says: str) -> None:
+    assert [(at, says in message) for at, _, message in errors(hullmark, text) if "not YAML" in message] == [(line, True)]
+
+
+def test_a_value_of_a_wrong_type_hides_no_other_problem_of_its_document(hullmark: Hullmark) -> None:
+    text = """\
+apiVersion: hullmark.dev/v1
+kind: NodeLabelPolicy
+metadata: {name: p}
+spec:
+  prioriti: 3
+  nodes: {names: [n1, 2, 3], matchLabels: {"x y": z}}
+  labels:
+    dry: true
+    "bad key": x
+    kubernetes.io/os: linux
+    spare: 3
+"""
+    assert [(line, path) for line, path, _ in errors(hullmark, text)] == [
+        (5, "spec.prioriti"),
+        (6, "spec.nodes.names[1]"),
+        (6, "spec.nodes.names[2]"),
+        (6, "spec.nodes.matchLabels[x y]"),
+        (8, "spec.labels.dry"),
+        (9, "spec.labels[bad key]"),
+        (10, "spec.labels[kubernetes.io/os]"),
+        (11, "spec.labels.spare"),
+    ]
+
+
+def test_what_is_taken_out_of_a_document_says_nothing_about_others(hullmark: Hullmark) -> None:
+    head = "apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {name: %s}\nspec: {nodes: {names: [n1]}, labels: {a: '%s'}, %s}\n"
+    text = "---\n".join([head % ("p", "1", "priority: 0"), head % ("q", "2", "prioriti: 1")])
+    assert [path for _, path, _ in errors(hullmark, text)] == ["spec.prioriti"]
+
+
+def test_valid_documents_are_counted(hullmark: Hullmark, site: Write) -> None:
+    file = site(GOOD)
+    assert hullmark("validate", "-f", file).out == "valid: 1 document, 1 node named\n"
+    assert {"documents": 1, "nodes": 1}.items() <= hullmark("validate", "-f", file, "-o", "json").json.items()
+
+
+def test_an_address_where_nothing_listens_is_told_without_a_librarys_names(hullmark: Hullmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("kubeconfig").write_text(
+        "{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: x, context: {cluster: c}}], current-context: x}"
+    )
+    monkeypatch.setenv("HULLMARK_CLUSTER", "kubeconfig:kubeconfig")
+    alone = hullmark("nodes").err
+    monkeypatch.setenv("HULLMARK_SERVER", "http://127.0.0.1:1")
+    asked = hullmark("nodes").err
+    monkeypatch.delenv("HULLMARK_SERVER")
+    for said in (alone, asked):
+        assert "127.0.0.1:1" in said
+        assert "nothing listens there (connection refused)" in said
+        assert not [word for word in ("Pool", "Errno", "object at", "Error:") if word in said]
+    Path("kubeconfig").write_text("clusters: @x\n")
+    assert "kubeconfig kubeconfig, line 1: not YAML: a value can't begin" in hullmark("nodes").err

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -491,6 +492,43 @@ def parsed(document: Document) -> HullmarkDocument | list[Problem]:
         return model.model_validate(document.data)
     except ValidationError as error:
         return list(problems_of(error, model, document))
+
+
+_ROUNDS = 5
+"""Times that what is wrong is taken out of a document: a field behind a wrong one may be wrong itself."""
+
+
+def parsed_in_part(document: Document) -> HullmarkDocument | None:
+    """The model of what is left of a document without the fields that `parsed` refuses, so that its other rules can be checked in the
+    same answer. None where too little is left. Says nothing about other documents: what was taken out may have set this one apart.
+    """
+    model, data = KINDS[document.kind], copy.deepcopy(dict(document.data))
+    for _ in range(_ROUNDS):
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            wrong = {_field_of(flaw["loc"]) for flaw in error.errors(include_url=False)}
+            if not all(_taken_out(data, path) for path in sorted(wrong, key=len, reverse=True)):
+                return None
+    return None
+
+
+def _field_of(loc: Sequence[int | str]) -> Path:
+    """The field that an error is in. Of a list that is all of it: without a wrong item, those behind it would have others' numbers."""
+    path = tuple(step for step in loc if step not in _NO_STEPS)
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    return path
+
+
+def _taken_out(data: Any, path: Path) -> bool:
+    """Take the field at a place out; whether one stood there. A missing field can't be taken out."""
+    for step in path[:-1]:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return bool(path) and isinstance(data, dict) and data.pop(path[-1], data) is not data
 
 
 _NO_STEPS = ("[key]", _LIST, _CRITERIA)

@@ -92,7 +92,7 @@ def values(data: bytes) -> Iterator[tuple[int, Any, list[Flaw]]]:
         yield broken.flaw.line, None, [*flaws, broken.flaw]
     except yaml.YAMLError as error:
         line = _line_in(data, error)
-        yield line, None, [*flaws, Flaw(line, (), "Syntax", _syntax_message(error))]
+        yield line, None, [*flaws, Flaw(line, (), "Syntax", syntax_message(error))]
 
 
 def _text(data: bytes) -> str:
@@ -148,12 +148,39 @@ def _line_in(data: bytes, error: yaml.YAMLError) -> int:
     return 1 + data.count(b"\n", 0, int(getattr(error, "position", None) or 0))
 
 
-def _syntax_message(error: yaml.YAMLError) -> str:
+def syntax_message(error: yaml.YAMLError) -> str:
+    """What is wrong with a text that is not YAML, in a person's words."""
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
     if "'\\t'" in problem or "tab" in problem:
         return "a tab character where YAML wants spaces: indent with spaces"
-    context = getattr(error, "context", None)
-    return f"not YAML: {f'{context}, ' if context else ''}{problem}"
+    begun = getattr(error, "context_mark", None)
+    where = f", begun in line {begun.line + 1}," if begun is not None else ""
+    said = f"{getattr(error, 'context', '')} {problem}"
+    words = next((words for marks, words in _SYNTAX if all(mark in said for mark in marks)), problem)
+    return f"not YAML: {words.replace('{begun}', where)}"
+
+
+_INDENT = "check the indentation, and that a text with a colon stands in quotes"
+_SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("cannot start any token",), "a value can't begin with this character (@, `, %): put the text in quotes"),
+    (("flow sequence",), "a list in [ ]{begun} lacks a comma or its ]"),
+    (("flow mapping",), "a mapping in { }{begun} lacks a comma or its }"),
+    (("quoted scalar", "end of stream"), "a quote{begun} is never closed"),
+    (("quoted scalar", "document indicator"), "a quote{begun} is not closed before the next document"),
+    (("escape",), "an escape that YAML does not know: in double quotes write \\\\ for a backslash, or use single quotes"),
+    (("mapping values are not allowed",), f"a colon where no key can stand: {_INDENT}"),
+    (("sequence entries are not allowed",), f"a list's dash where no list can stand: {_INDENT}"),
+    (("block mapping", "expected key"), f"this line fits neither into the mapping{{begun}} nor below it: {_INDENT}"),
+    (("block collection", "'-' indicator"), f"this line fits neither into the list{{begun}} nor below it: {_INDENT}"),
+    (("could not find expected ':'",), f"a key{{begun}} without its colon: {_INDENT}"),
+    (("<document start>",), "something stands behind the end of the document: put --- between two documents"),
+    (("tag",), "a tag (!) that is not known here: put the text in quotes"),
+    (("anchor",), "an anchor (&) without a name: put the text in quotes"),
+    (("alias",), "an alias (*) without a name: put the text in quotes"),
+    (("control characters",), "control characters: the file is no text"),
+    (("special characters",), "control characters: the file is no text"),
+)
+"""What the parser says, in words: the first whose marks are all in it. `{begun}` says where the thing that is broken begins."""
 
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
