@@ -3,6 +3,7 @@
 In a page, comments steer it (nobody sees them):
 
     <!-- clock: TIME -->     the time from here on
+    <!-- with: COMMANDS -->  run before the next block, whatever comes of it
     <!-- needs: WHAT -->     the next block needs what a test has not (Google Cloud, AWS, a cluster): its commands are parsed, not run
 
 `# exit N` behind a command is the exit code that it has; `# exit N when` that it may have. ID is the newest rollout.
