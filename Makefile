@@ -44,7 +44,7 @@ check: $(LOCKED) ## What CI checks besides: lint, format, types, import directio
 docs: $(LOCKED) ## Write the pages of docs/ that come from tables in the code
 	@$(BIN)/python -m local.docs
 
-kube: ## Build a real kube-apiserver, etcd and kubectl from pinned modules (needs Go; about ten minutes once)
+kube: ## Build kube-apiserver, etcd, kubectl, kube-controller-manager, kube-scheduler from pinned modules (needs Go; some ten minutes once)
 	./kube/build
 
 browser: ## Headless Chromium, from Debian's packages where we may install them
@@ -57,6 +57,9 @@ promtool: ## Prometheus' rule tester for the alerts' queries, from Debian's pack
 
 faults: $(LOCKED) ## Every fault schedule, about 125,000 (`make test` runs a sample): two to three hours of one core; ONLY=rollout for a part
 	HULLMARK_FAULTS=all $(BIN)/pytest -q $(if $(ONLY),-k "$(ONLY)") tests/faults tests/rollouts/test_decisions.py tests/rollouts/test_careless.py
+
+forecasts: $(LOCKED) ## What `plan --impact` says against the real DaemonSet controller and scheduler: 300 random changes (ten minutes)
+	HULLMARK_FORECASTS=300 $(BIN)/pytest -q -s tests/real/test_impact.py
 
 races: $(LOCKED) ## Several processes on one folder, 3,000 rounds or four minutes; prints what they did
 	$(BIN)/python -m tests.faults.races

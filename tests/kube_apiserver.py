@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -135,6 +135,20 @@ class KubeApiserver:
                 cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         self._processes.append(process)
+
+    @contextlib.contextmanager
+    def beside(self, program: str, *flags: str) -> Iterator[None]:
+        """Another program of the cluster, as its administrator, until the block ends. It ends with this process, too, however that does."""
+        until_closed = '"$@" & read -r _; kill -s KILL $!'
+        command = ["/bin/sh", "-c", until_closed, "sh", str(self.programs / program), f"--kubeconfig={self.kubeconfig()}", *flags]
+        with (self.folder / f"{program}.log").open("wb") as log:
+            shell = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._environment, cwd=self.folder, start_new_session=True
+            )
+        try:
+            yield
+        finally:
+            shell.communicate(timeout=10)
 
     def _watch(self) -> None:
         """End both programs and remove their data even where this process is killed: a shell waits for its end of a pipe to close."""

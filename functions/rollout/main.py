@@ -16,7 +16,7 @@ from ulid import ULID
 
 from shared import telemetry, wiring
 from shared.domain.notices import ROLLOUT_CHANGED, ROLLOUT_WAITS, NoticeKind
-from shared.domain.rollouts.decisions import Facts, Open, Wait, after, asks, decide
+from shared.domain.rollouts.decisions import Facts, Open, Wait, after, asks, decide, to_weigh
 from shared.domain.rollouts.progress import Progress
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.rollouts import UnknownRollout
@@ -61,14 +61,25 @@ def handle(step: RolloutStep, world: World, now: datetime, *, last: bool = False
     if not busy(progress, world):
         progress = placed(entered(progress, world, now), world, now, last=last)
     looks = Looks(progress, world, last=last)
-    progress, facts = look(progress, facts_of(progress, world, now), looks, world, now)
+    progress, facts = gathered(progress, looks, world, now)
     while (further := stepped(progress.id, facts, looks, world, now)) != progress:
-        progress, facts = look(further, facts_of(further, world, now), looks, world, now)
+        progress, facts = gathered(further, looks, world, now)
     progress = asked(settle(progress, facts, world, now), facts, world, now)
     send(progress, facts, world)
     if progress.ended:  # whoever ended it may have been cut off before it was closed
         world.rollouts.close(progress.id)
     return tell(progress, facts, world, now)
+
+
+def gathered(progress: Progress, looks: Looks, world: World, now: datetime) -> tuple[Progress, Facts]:
+    """What is known of a rollout now. Where a document asks for it, what the labels of its next stage do to pods is counted."""
+    progress, facts = look(progress, facts_of(progress, world, now), looks, world, now)
+    stage = to_weigh(progress, decide(progress, facts, now))
+    if stage < 0:
+        return progress, facts
+    from shared.work.weighing import weigh  # few documents ask for it
+
+    return look(weigh(progress, stage, world, now), facts, looks, world, now)
 
 
 def watch_over(progress: Progress, world: World, now: datetime) -> str:

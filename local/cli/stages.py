@@ -60,6 +60,8 @@ def _details(stage: StageStatus) -> Iterator[str]:
         more = f" and {stage.clusters - PLACES} more" if stage.clusters > PLACES else ""
         shares = ", ".join(f"{share.cluster} {share.released} of {share.nodes}" for share in stage.where[:PLACES])
         yield f"{stage.name} is released to {shares}{more}"
+    if stage.pods:
+        yield f"{stage.name}, its pods: {stage.pods}"
     yield from (f"{stage.name} runs {line}" for line in stage.runs)
     if stage.runs and stage.message:
         yield f"{stage.name} waits: {stage.message}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from msgspec import structs
 
 from shared.domain.labels.impact import Impact
+from shared.domain.labels.planning import Settled, Write
 from shared.domain.labels.selection import Selection
 from shared.domain.labels.tally import impact_of
 from shared.domain.rollouts.approvals import differences, digest_of, let_open
@@ -74,8 +75,18 @@ def counted(progress: Progress, stage: int, when: When, world: World) -> dict[st
 
 def _impact(progress: Progress, cluster: str, stages: Sequence[int], world: World) -> Impact:
     try:
-        basis = ByRelease(cluster, world, world.releases.look(), asked=progress.revision)
-        names = [name for stage in stages for name in world.rollouts.places.members(progress.id, cluster, stage)]
-        return impact_of(cluster, len(names), decisions(Selection(target_nodes=names), basis), whole=False)
+        names = members(progress, cluster, stages, world)
+        return impact_of(cluster, len(names), of_stages(progress, cluster, names, world), whole=False)
     except (ClusterError, StoreError) as error:
         return Impact(cluster=cluster, unseen=str(error))
+
+
+def members(progress: Progress, cluster: str, stages: Sequence[int], world: World) -> list[str]:
+    """The nodes of some stages in one cluster."""
+    return [name for stage in stages for name in world.rollouts.places.members(progress.id, cluster, stage)]
+
+
+def of_stages(progress: Progress, cluster: str, names: Sequence[str], world: World) -> Iterator[tuple[str, Settled | Write]]:
+    """What the rollout's revision would do to these nodes, as they are now. Raises what the cluster and the store raise."""
+    basis = ByRelease(cluster, world, world.releases.look(), asked=progress.revision)
+    return decisions(Selection(target_nodes=names), basis)

@@ -99,6 +99,8 @@ class StageStatus(BaseModel):
     """Those with most nodes, where the rollout has several clusters."""
     runs: list[str] = []
     """Of a rollout for versions, whose units are clusters: what they run."""
+    pods: str = ""
+    """What its labels do to pods, in words, where the rollout counts that; as it was counted before it opened."""
     causes: list[Cause] = []
     """Why nodes failed or are missing, most nodes first; of a rollout that is asked for by its id."""
 
@@ -207,6 +209,7 @@ def begin(rollout: str, name: str, spec: RolloutSpec, revision: int, said: Said,
         nodes_ready=spec.health.nodes_ready,
         daemon_sets=spec.health.daemon_sets,
         unschedulable_pods=spec.health.unschedulable_pods,
+        impact=spec.stop_when.impact,
         on_commit=True,
     )
 
@@ -670,7 +673,7 @@ def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> 
     size, about = progress.size(stage), progress.stages[stage]
     through = stage < reached or progress.phase == "done"
     state = "skipped" if not size and progress.placed else "through" if through else "open" if batches else "waiting"
-    where = shares(progress, stage)
+    where, weighed = shares(progress, stage), progress.weighed_for(stage)
     return StageStatus(
         name=about.name,
         state=cast("Literal['waiting', 'open', 'through', 'skipped']", state),
@@ -681,6 +684,7 @@ def _stage_shown(progress: Progress, stage: int, facts: Facts, reached: int) -> 
         missing=sum(fact.missing for fact in found),
         behind=sum(batch.count for batch, fact in zip(batches, found, strict=True) if fact.behind),
         budget=budget(progress, stage),
+        pods=weighed.words if weighed else "",
         soak=about.soak,
         approval="before" if about.before else "after" if about.after else "none",
         actions=[batch.action for batch in progress.batches if batch.stage == stage and not batch.unsent],

@@ -57,7 +57,7 @@ class _Looks:
             for one in asked():
                 taken(one)
         except ClusterError as error:
-            self.unseen.append(Unseen(what=what, reason=error.reason, message=str(error)))
+            self.unseen.append(Unseen(what=what, reason=error.reason, message=str(error), retryable=error.retryable))
             return False
         return True
 

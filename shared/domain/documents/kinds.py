@@ -299,9 +299,10 @@ class StageSpec(StrictModel):
 
 
 class StopWhen(StrictModel):
-    """How many nodes of a stage may fail: one more stops the rollout."""
+    """How many nodes of a stage may fail, and how many pods of DaemonSets its labels may end: one more stops the rollout."""
 
     failed: Annotated[int | str, BeforeValidator(_number_or_share)] = 0
+    impact: Annotated[int, Field(ge=0, strict=True)] | None = None
 
 
 class Health(StrictModel):
@@ -339,6 +340,8 @@ class RolloutSpec(StrictModel):
     @model_validator(mode="after")
     def _versions_go_by_cluster_and_never_back(self) -> Self:
         if self.change == "versions":
+            if self.stop_when.impact is not None:
+                raise ValueError("stopWhen.impact: a rollout of versions changes no labels, so that none of them can end a pod")
             if selecting := next((stage.name for stage in self.stages if stage.nodes.restricts), None):
                 raise ValueError(f"stage {selecting}: a rollout of versions goes cluster by cluster: `clusters` selects them, not `nodes`")
             if self.on_stop == "revert":

@@ -62,6 +62,18 @@ ROLLOUTS = Group(
             "look at the stage's actions; then `hullmark rollout retry ID`, or `revert`",
             causes="a webhook or missing rights refuse the write, or `onConflict: fail` meets others' labels; the stage lists them",
         ),
+        "TooMuchImpact": Reason(
+            "the labels of the next stage would end more pods of DaemonSets than `stopWhen.impact` lets pass, so it was not opened",
+            "`hullmark plan --impact` says which; where it is meant, `hullmark rollout retry ID` lets so many end; else `revert`, `abort`",
+            causes="a nodeSelector or required affinity of a DaemonSet goes by a label that changes or goes",
+        ),
+        "ImpactUnknown": Reason(
+            "`stopWhen.impact` is set, and it is not known how many pods the labels of the next stage would end: a cluster does not "
+            "answer, or does not let Hullmark list nodes, DaemonSets or pods",
+            "grant the role `hullmark-workload-reader` of `examples/rbac.yaml`, then `hullmark rollout retry ID`; a cluster that does "
+            "not answer is asked again by itself",
+            causes="the role is not bound to the account of `hullmark-rollout`, or the API server is down",
+        ),
         "NodesNotReady": Reason(
             "nodes of a stage were Ready before they got the change, and are not now; a second look half a minute later stops it",
             "look at the nodes; `hullmark rollout revert ID`, or `retry ID` once they are Ready or gone",

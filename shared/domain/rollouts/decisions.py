@@ -21,6 +21,8 @@ from shared.domain.rollouts.progress import HEALTHY, RUNNING, Batch, Doubts, Fac
 
 BATCH = 5000
 """Nodes of one batch at most: its request names them."""
+WEIGHED_FOR = timedelta(minutes=5)
+"""How long a count of pods may be old when a stage opens by it."""
 WAITS_FOR_A_PERSON = timedelta(days=30)
 """After so long without a person's word a rollout stops."""
 APPROVER = "somebody who may approve it: `hullmark rollout approve`"
@@ -199,7 +201,7 @@ def _stage(rollout: Progress, stage: int, facts: Facts, since: datetime, now: da
     if stage == watched(rollout) and (unwell := _unwell(rollout, stage)):
         return unwell
     if further := _further(rollout, stage, tries, again, facts):
-        return further
+        return (None if tries else too_much(rollout, stage, now)) or further
     running = [batch for batch in tries if facts.of(batch).ended is None]
     if running:
         nodes = sum(batch.count for batch in running)
@@ -226,6 +228,32 @@ def _approval(rollout: Progress, stage: int, when: When, since: datetime, now: d
         return Stop("ApprovalExpired", f"nobody approved stage {name} within {WAITS_FOR_A_PERSON.days} days")
     what = f"stage {name} may begin" if when == "before" else f"stage {name} was good"
     return Wait("AwaitingApproval", f"waits for a word that {what}", since, until, APPROVER, (stage, when))
+
+
+IMPACT_UNKNOWN = "ImpactUnknown"
+
+
+def too_much(rollout: Progress, stage: int, now: datetime) -> Wait | Stop | None:
+    """Why a stage may not open for what its labels do to pods. What was counted long ago, or not in full, is counted anew."""
+    if rollout.impact is None:
+        return None
+    name, weighed = rollout.stages[stage].name, rollout.weighed_for(stage)
+    if weighed is None or (now >= weighed.at + WEIGHED_FOR and not weighed.unseen):
+        return Wait(IMPACT_UNKNOWN, f"stage {name}: what its labels do to pods is counted next", now)
+    if weighed.unseen:
+        who = "somebody who lets Hullmark see it: `hullmark rollout retry` then" if weighed.refused else ""
+        return Wait(IMPACT_UNKNOWN, f"stage {name}: nobody knows how many pods its labels end: {weighed.unseen}", weighed.at, who=who)
+    may = max(rollout.impact, weighed.accepted)
+    if weighed.ends > may:
+        return Stop("TooMuchImpact", f"stage {name}: {weighed.ends} pods would end, and {may} may: {weighed.words}")
+    return None
+
+
+def to_weigh(rollout: Progress, decision: Decision) -> int:
+    """The stage whose impact on pods has to be counted now; -1 where none has, and where somebody has to let it be seen first."""
+    if not (isinstance(decision, Wait) and decision.reason == IMPACT_UNKNOWN) or decision.who:
+        return -1
+    return next(number for number in range(len(rollout.stages)) if rollout.size(number) and not rollout.newest_batches(number))
 
 
 def _again(rollout: Progress, batch: Batch, facts: Facts) -> bool:

@@ -135,6 +135,26 @@ class Asked(msgspec.Struct, frozen=True):
     at: datetime
 
 
+class Weighed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the labels of a stage do to pods, as it was counted before the stage opened."""
+
+    stage: int
+    at: datetime
+    starts: int = 0
+    ends: int = 0
+    """Pods of DaemonSets that start and end."""
+    stranded: int = 0
+    fits: int = 0
+    words: str = ""
+    """What ends most, for people."""
+    unseen: str = ""
+    """What could not be looked at; the counts are of the rest then."""
+    refused: bool = False
+    """Whether asking again shows no more of it, before somebody changes that."""
+    accepted: int = 0
+    """How many pods may end by a person's word."""
+
+
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     """That a version, of a profile and line, may enter a stage or was good there: asked for, or said by a person."""
 
@@ -214,6 +234,10 @@ class Progress(msgspec.Struct, frozen=True):
     unschedulable_pods: bool = False
     """Whether no more pods may become unschedulable."""
     health: Health = HEALTHY
+    impact: int | None = None
+    """How many pods of DaemonSets the labels of a stage may end; None where nobody counts them."""
+    weighed: list[Weighed] = []
+    """What the labels of the stages do to pods, of those that were counted."""
     change: Literal["labels", "versions"] = "labels"
     """One of versions has no batches and never ends by itself: its stages are those of the document in force."""
     questions: list[Word] = []
@@ -253,6 +277,10 @@ class Progress(msgspec.Struct, frozen=True):
     def asked_for(self, stage: int, when: str) -> Asked | None:
         """The impact that is shown for this approval, where it was counted already."""
         return self.asked if self.asked and (self.asked.stage, self.asked.when) == (stage, when) else None
+
+    def weighed_for(self, stage: int) -> Weighed | None:
+        """What the labels of a stage do to pods, where that was counted."""
+        return next((each for each in self.weighed if each.stage == stage), None)
 
     def newest_batches(self, stage: int) -> list[Batch]:
         """A stage's batches, of each place the last try."""
@@ -300,7 +328,9 @@ def given(rollout: Progress, said: Said) -> Progress:
         moved = msgspec.structs.replace(moved, health=HEALTHY)  # nobody looked in between: what was seen counts for nothing
     if said.verb != "retry":
         return moved
-    return msgspec.structs.replace(moved, retried=len(rollout.batches), retried_at=said.at)
+    seen = [each for each in rollout.weighed if not each.unseen]
+    weighed = [msgspec.structs.replace(each, accepted=max(each.accepted, each.ends)) for each in seen]
+    return msgspec.structs.replace(moved, retried=len(rollout.batches), retried_at=said.at, weighed=weighed)
 
 
 def approved(rollout: Progress, said: Said, stage: int, when: When) -> Progress:

@@ -53,6 +53,7 @@ class Unseen(_Told):
     what: str
     reason: str
     message: str
+    retryable: bool = Field(default=False, description="Whether asking again may show it.")
 
 
 class WorkloadImpact(_Told):
