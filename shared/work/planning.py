@@ -15,7 +15,6 @@ from shared.domain.labels.aliases import in_force
 from shared.domain.labels.bound import STALE_PLAN, BoundPlan, stale_message
 from shared.domain.labels.impact import Impact
 from shared.domain.labels.planning import Rules, Settled, Subject, Write, plan_again, plan_node, subject
-from shared.domain.labels.plans import Differs, Done, Due, judge
 from shared.domain.labels.policies import DeclaredLabels, Policies
 from shared.domain.labels.releases import Mark
 from shared.domain.labels.selection import Selection, matcher
@@ -332,6 +331,8 @@ def _give_back(planned: Planned, basis: Basis, batch: tuple[Progress, Batch] | N
 
 def _stay_within(plan: BoundPlan, request: ActionRequest, planned: Planned, basis: Basis, tally: Tally) -> None:
     """Plan what a plan has that somebody has seen; where it holds no more for one of its nodes, nothing at all."""
+    from shared.domain.labels.plans import Differs, Done, Due, judge  # few requests are bound to a plan
+
     if plan.revision not in (None, request.revision):
         planned.stale = f"the plan is stale: it was made for revision {plan.revision}, and revision {request.revision} is committed"
         return
