@@ -15,8 +15,8 @@ from local.cli.cloud import service
 from local.cli.inputs import documents_option, now_option, read_files, until_option
 from local.cli.output import PENDING, Failure, emit, grid, output_option
 from local.cli.version_plans import impact_lines, plan_lines, why_lines
-from shared.domain.documents.kinds import did_you_mean
-from shared.domain.documents.reading import Document, DocumentsRefused, Source, read
+from shared.domain.documents.kinds import API_VERSION, Freeze, HullmarkDocument, Rollout, did_you_mean, parsed
+from shared.domain.documents.reading import Document, DocumentsRefused, Problem, Source, read
 from shared.domain.versions.answers import ForecastEntry, OfferEntry
 from shared.domain.versions.groups import ANY, NONE, ClusterFilter, DecisionFilter
 from shared.domain.versions.identity import DOCUMENTS
@@ -240,6 +240,7 @@ def seen(files: tuple[str, ...], live: bool, now: datetime) -> Versions:
 def versions_of(files: tuple[str, ...], live: bool, now: datetime) -> FleetVersions:
     """The clusters and profiles of these files; `live`: what their Cluster documents name, too. Raises DocumentsRefused."""
     from shared.domain.versions.fleets import FleetView
+    from shared.ledger.fleets import on_paper
     from shared.work.versions import FleetVersions
 
     sources = read_files(files)
@@ -247,7 +248,26 @@ def versions_of(files: tuple[str, ...], live: bool, now: datetime) -> FleetVersi
     fleet = gardener(documents)
     if problems or fleet.problems:
         raise DocumentsRefused([*problems, *fleet.problems])
-    return _live(documents, sources, now) if live else FleetVersions(FleetView({DOCUMENTS: fleet}))
+    if live:
+        return _live(documents, sources, now)
+    own = [model for document in documents if (model := _own(document, problems))]
+    if problems:
+        raise DocumentsRefused(problems)
+    freezes = {model.name: model.spec for model in own if isinstance(model, Freeze)}
+    rollouts = {model.name: model.spec for model in own if isinstance(model, Rollout)}
+    fleet.clusters = {name: on_paper(cluster) for name, cluster in fleet.clusters.items()}
+    return FleetVersions(FleetView({DOCUMENTS: fleet})).guarded(freezes, rollouts, {}, now)
+
+
+def _own(document: Document, problems: list[Problem]) -> HullmarkDocument | None:
+    """A Freeze or Rollout document; what is wrong with it is added to `problems`. Argo's Rollouts are none of ours."""
+    if document.kind not in ("Freeze", "Rollout") or document.data.get("apiVersion", API_VERSION) != API_VERSION:
+        return None
+    model = parsed(document)
+    if isinstance(model, list):
+        problems += model
+        return None
+    return model
 
 
 def _live(documents: list[Document], sources: Sequence[Source], now: datetime) -> FleetVersions:
@@ -259,9 +279,10 @@ def _live(documents: list[Document], sources: Sequence[Source], now: datetime) -
     from shared.work.versions import FleetVersions
     from shared.world import Settings
 
-    declared = load(sources, previous=sources, now=now).policies.clusters  # in force already: an expired version is nothing new
+    policies = load(sources, previous=sources, now=now).policies  # in force already: an expired version is nothing new
     opened = functools.partial(wiring.open_fleet, Settings.of_the_command_line())
-    return FleetVersions.of(Fleets(open_store("memory:"), documents, declared, opened))
+    fleet = FleetVersions.of(Fleets(open_store("memory:"), documents, policies.clusters, opened))
+    return fleet.guarded(policies.freezes, policies.rollouts, policies.cluster_labels, now)
 
 
 def _warn(unreachable: Iterable[str]) -> None:

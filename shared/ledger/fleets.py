@@ -73,14 +73,14 @@ class DocumentFleet:
         changed = [cluster for name, cluster in self._shoots.items() if _folder(name) in changes]
         now = dict(self._workers.each(lambda cluster: (cluster.id, self._readable(cluster, changes[_folder(cluster.id)])), changed))
         for name, cluster in self._shoots.items():
-            found = now[name] if name in now else _on_paper(cluster)
+            found = now[name] if name in now else on_paper(cluster)
             if found is not None:
                 yield found
 
     def _readable(self, cluster: FleetCluster, keys: Iterable[str]) -> FleetCluster | None:
         """The cluster as it is now. None where that can't be read: it is left alone, the others go on."""
         try:
-            return _on_paper(_moved(cluster, self._steps(numbered(keys)))[0])
+            return on_paper(_moved(cluster, self._steps(numbered(keys)))[0])
         except RecordUnreadable as torn:
             self.unreadable[cluster.id] = str(torn)
             return None
@@ -123,7 +123,7 @@ class DocumentFleet:
         return True
 
     def _now(self, cluster: FleetCluster) -> FleetCluster:
-        return _on_paper(_moved(cluster, self._changes(cluster.id)[1])[0])
+        return on_paper(_moved(cluster, self._changes(cluster.id)[1])[0])
 
     def _numbers(self, name: str) -> dict[int, str]:
         return numbered(self._store.keys(f"fleet/{_folder(name)}/"))
@@ -146,7 +146,7 @@ class DocumentFleet:
         return steps
 
 
-def _on_paper(cluster: FleetCluster) -> FleetCluster:
+def on_paper(cluster: FleetCluster) -> FleetCluster:
     """A Shoot that is a document and has no status is in order: nothing runs that could not be."""
     return replace(cluster, health=Health(True)) if cluster.health == UNKNOWN else cluster
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
 
+from shared.domain.documents.kinds import FreezeSpec, RolloutSpec
 from shared.domain.documents.reading import Problem, Source
 from shared.domain.versions.answers import (
     DecisionList,
     Explanation,
+    ForecastEntry,
     ForecastList,
     ImpactList,
     OfferList,
@@ -22,17 +23,18 @@ from shared.domain.versions.clusters import FleetCluster
 from shared.domain.versions.explanations import explained
 from shared.domain.versions.fleets import FleetView
 from shared.domain.versions.forecast import event_entry, forecast
+from shared.domain.versions.freezes import Freezes
 from shared.domain.versions.groups import DOCUMENTS as NAMELESS
 from shared.domain.versions.groups import EVERYTHING, ClusterFilter, DecisionFilter, event_groups, grouped, pending
 from shared.domain.versions.holding import Holding, any_of, provider_holds
 from shared.domain.versions.identity import DOCUMENTS
-from shared.domain.versions.plans import Planner, Staged, as_decided, decision_entry, offers_of
+from shared.domain.versions.plans import Planner, decision_entry, offers_of
 from shared.domain.versions.profiles import Gardener, check_gardener, merged_profiles
 from shared.ledger.fleets import Fleets
 from shared.work.intake import NO_REVISION, Rejected
 from shared.work.standing import versions_rollouts
 from shared.work.version_holds import VersionHolds, version_holds
-from shared.work.waves import Standing, standing
+from shared.work.waves import Standing, begun_now, standing
 from shared.world import World
 
 EVENTS = 20
@@ -48,8 +50,8 @@ class FleetVersions:
     revision: int = 0
     holding: Holding = provider_holds
     """What keeps updates back; its freezes are in the windows of `fleet` already."""
-    staged: Staged = as_decided
-    """Which versions are taken instead of those that have not qualified in earlier stages."""
+    waves: Standing | None = None
+    """The rollouts for versions, which hold updates back too, and say which versions are taken instead of those that have not qualified."""
 
     @classmethod
     def of(cls, fleets: Fleets, revision: int = 0, left: Callable[[], float] | None = None) -> FleetVersions:
@@ -62,7 +64,31 @@ class FleetVersions:
 
     def in_waves(self, waves: Standing | None) -> FleetVersions:
         """The same fleet, with what rollouts for versions make of its decisions."""
-        return replace(self, holding=any_of(self.holding, waves.holding), staged=waves.staged) if waves else self
+        return replace(self, waves=waves)
+
+    def planner(self) -> Planner:
+        """What is decided now."""
+        if self.waves is None:
+            return Planner(self.fleet, self.holding)
+        return Planner(self.fleet, any_of(self.holding, self.waves.holding), self.waves.staged)
+
+    def foreseen(self, now: datetime, clusters: Sequence[FleetCluster], until: datetime | None = None) -> list[ForecastEntry]:
+        """What will happen to these clusters: pauses and deferrals hold, stages open one after the other."""
+        course = self.waves.foreseen() if self.waves else None
+        planner = Planner(self.fleet, any_of(self.holding, course.holding), course.staged) if course else Planner(self.fleet, self.holding)
+        return [event_entry(event) for event in forecast(planner, now, clusters, until, course)]
+
+    def guarded(
+        self, freezes: Mapping[str, FreezeSpec], rollouts: Mapping[str, RolloutSpec], labels: Mapping[str, Mapping[str, str]], now: datetime
+    ) -> FleetVersions:
+        """The same fleet under Freeze and Rollout documents that are in force nowhere yet; rollouts as if they were started now.
+
+        `labels`: of Cluster documents.
+        """
+        guards = {name: (Freezes(freezes, labels),) for name in self.fleet.fleets} if freezes else {}
+        held = self.held_by(VersionHolds(freezes=guards))
+        waves = {name: spec for name, spec in rollouts.items() if spec.change == "versions"}
+        return held.in_waves(begun_now(waves, labels, held.fleet, now) if waves else None)
 
     def offers(self, now: datetime) -> OfferList:
         """List every version that the profiles offer: its classification, when it expires, how many run it."""
@@ -72,7 +98,7 @@ class FleetVersions:
     def decisions(self, now: datetime, wanted: DecisionFilter = EVERYTHING, *, stays: bool = True) -> DecisionList:
         """Show what is decided for the clusters that are asked for, whether their windows are open or not; `stays`: what stays, too."""
         clusters = self._asked(wanted)
-        plans = Planner(self.fleet, self.holding, self.staged).plan(now, clusters)
+        plans = self.planner().plan(now, clusters)
         entries = [decision_entry(plan, decision) for plan in plans for decision in plan.decisions]
         kept = [entry for entry in entries if wanted.keeps(entry)]
         due = pending(kept)
@@ -89,7 +115,7 @@ class FleetVersions:
         """What will happen to the clusters that are asked for, so many days ahead or to the day from which nothing changes."""
         until = None if days is None else now + timedelta(days=days)
         clusters = self._asked(wanted)
-        events = [event_entry(event) for event in forecast(Planner(self.fleet), now, clusters, until)]
+        events = self.foreseen(now, clusters, until)
         return ForecastList(
             events=events,
             clusters=len(clusters),
@@ -139,11 +165,11 @@ class FleetVersions:
 
     def why(self, cluster: str, now: datetime) -> Explanation:
         """Everything about one cluster, named as for FleetView.named. Raises UnknownFleetCluster."""
-        planner = Planner(self.fleet, self.holding, self.staged)
+        planner = self.planner()
         (plan,) = planner.plan(now, [self.fleet.named(cluster)])
         timeline = planner.timeline(plan.cluster)
-        events = [event_entry(event) for event in islice(forecast(planner, now, [plan.cluster]), EVENTS)]
-        known = {"events": events, "unreachable": list(self.unreachable)}
+        events = self.foreseen(now, [plan.cluster])
+        known = {"events": events[:EVENTS], "unreachable": list(self.unreachable)}
         return explained(plan, timeline.at(now) if timeline else None, now).model_copy(update=known)
 
 

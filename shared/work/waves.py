@@ -6,26 +6,29 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from shared.domain.documents.access import Outdated
 from shared.domain.documents.kinds import RolloutSpec
 from shared.domain.rollouts.progress import Progress, Said
-from shared.domain.versions.decisions import Update
 from shared.domain.versions.fleets import FleetView, Trouble
-from shared.domain.versions.held import BEFORE_STAGE, Held
+from shared.domain.versions.held import Held
 from shared.domain.versions.holding import Holding
 from shared.domain.versions.identity import DOCUMENTS
 from shared.domain.versions.plans import ClusterPlan, Staged, going
-from shared.domain.waves.decisions import Ask, line_of, means
+from shared.domain.waves.decisions import Ask, means
 from shared.domain.waves.sightings import Failure, Known, Look, look_at, seen, unanswered
 from shared.domain.waves.staging import Waves
-from shared.domain.waves.standing import Wanted, asked, let_go, wave
+from shared.domain.waves.standing import Wanted, asked, let_go, wanted_of, wave
 from shared.ledger.revisions import Revision
 from shared.ledger.sightings import Clusters, share_of
 from shared.work.standing import started_rollouts, versions_rollouts
 from shared.world import World
+
+if TYPE_CHECKING:
+    from shared.domain.waves.foreseen import Foreseen
 
 BATCH = 500
 """Clusters that are let go with one write."""
@@ -40,6 +43,8 @@ class Standing:
     waves: Waves = field(default_factory=Waves)
     started: Mapping[str, Progress] = field(default_factory=dict)
     """By the name of the document."""
+    specs: Mapping[str, RolloutSpec] = field(default_factory=dict)
+    """Likewise."""
 
     @property
     def holding(self) -> Holding:
@@ -53,12 +58,14 @@ class Standing:
 
     def wanted(self, plan: ClusterPlan) -> Wanted | None:
         """What one cluster would be let go for; None where it is in no stage, or nothing goes."""
-        name = plan.cluster.full_name
-        updates = going(plan.decisions)
-        if not updates or not any(name in about.stage_of for about in self.waves.waves):
-            return None
-        moves = {line_of(each.component, each.subject, each.image): each.outcome.to for each in updates if isinstance(each.outcome, Update)}
-        return Wanted(name, moves, any(each.waived and each.waived.reason == BEFORE_STAGE.code for each in updates))
+        return wanted_of(plan, self.waves.waves)
+
+    def foreseen(self) -> Foreseen:
+        """The same rollouts, as a forecast goes on with them."""
+        from shared.domain.waves.foreseen import Foreseen  # no check foretells anything
+
+        known = {name: known for about in self.waves.waves for name, known in about.known.items()}
+        return Foreseen(self.specs, dict(self.started), known)
 
     def let_go(self, wanted: Sequence[Wanted], world: World, now: datetime) -> set[str]:
         """Write down that these clusters go, in every rollout that means them. Those that may go: somebody may have paused it since."""
@@ -114,7 +121,7 @@ def standing(
     specs = versions_rollouts(revision)
     if not specs or revision is None:
         return Standing()
-    looks = _looks(revision, view, specs.values())
+    looks = _looks(revision.policies.cluster_labels, view, specs.values())
     answered = view.fleets.keys() if listed is None else listed
     silent = {each.subject: each.message for each in troubles}
     held = {name for name, spec in revision.policies.clusters.items() if not isinstance(spec, Outdated) and spec.provider != "none"}
@@ -123,7 +130,7 @@ def standing(
     started = started_rollouts(world, specs)
     unseen = bool(update.declared - answered - update.silent.keys()) and now - sighted.begun < SETTLES
     waves = [wave(name, spec, started.get(name), sighted.clusters, now, unseen=unseen) for name, spec in sorted(specs.items())]
-    return Standing(Waves(waves), started)
+    return Standing(Waves(waves), started, specs)
 
 
 @dataclass(frozen=True)
@@ -156,13 +163,24 @@ class _Update:
         return known if fleet in self.declared and fleet not in self.listed else None
 
 
-def _looks(revision: Revision, view: FleetView, rollouts: Collection[RolloutSpec]) -> dict[str, Look]:
+def begun_now(specs: Mapping[str, RolloutSpec], labels: Mapping[str, Mapping[str, str]], view: FleetView, now: datetime) -> Standing:
+    """Rollouts that no store knows, as if somebody started them now and nothing were known of their clusters but what is seen.
+
+    `labels`: of Cluster documents.
+    """
+    said = Said("start", "nobody", now)
+    started = {name: Progress("", name, 0, said, said, [], change="versions") for name in specs}
+    known = {name: seen(None, look, now) for name, look in _looks(labels, view, specs.values()).items()}
+    return Standing(Waves([wave(name, spec, started[name], known, now) for name, spec in sorted(specs.items())]), started, specs)
+
+
+def _looks(cluster_labels: Mapping[str, Mapping[str, str]], view: FleetView, rollouts: Collection[RolloutSpec]) -> dict[str, Look]:
     """Every cluster that a rollout means, as it is seen now, with the labels by which stages select it."""
     matches = [match for spec in rollouts for match in (spec.clusters, *(stage.clusters for stage in spec.stages)) if match]
     keys = {key for match in matches for key in match.match_labels or ()}
     found: dict[str, Look] = {}
     for name, cluster in view.clusters.items():
-        every = {**revision.policies.cluster_labels.get(cluster.fleet, {}), **cluster.labels}
+        every = {**cluster_labels.get(cluster.fleet, {}), **cluster.labels}
         labels = {key: every[key] for key in sorted(keys & every.keys())}
         if any(spec.clusters is None or means(spec.clusters, name, labels) for spec in rollouts):
             found[name] = look_at(cluster, labels)

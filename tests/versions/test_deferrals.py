@@ -12,6 +12,7 @@ from shared.ledger.actions import WrongState
 from shared.ledger.deferrals import KEPT, MONTH, Deferral
 from shared.work.deferrals import LONGEST, cancel, defer, deferrals
 from shared.work.intake import Rejected
+from shared.work.versions import committed_versions
 from tests.versions.test_functions import EVENING, Site, cloud_profile, shoot, site  # noqa: F401 - the fixture
 from tests.versions.test_version_holds import planned
 
@@ -140,3 +141,13 @@ def test_of_two_who_speak_at_one_moment_one_is_told(site: Site) -> None:  # noqa
     store.keys = somebody_is_faster  # type: ignore[method-assign, assignment]
     with pytest.raises(WrongState, match="somebody else"):
         ledger.say("c", Deferral(until=WEEK, by="ada", at=EVENING))
+
+
+def test_the_calendar_knows_what_is_put_off_and_what_expires_before(site: Site) -> None:  # noqa: F811
+    site.commits(cloud_profile(ON_ITS_PATCH), shoot("s", "1.28.1", (), auto=True))
+    put_off(site)
+    (event,) = committed_versions(site.world, live=False).calendar(EVENING, 30).events
+    assert (event.at, event.to, event.held) == ("2026-11-28T22:10:00Z", "1.28.4", None)
+    site.commits(cloud_profile(EXPIRING), shoot("s", "1.28.1", ()))
+    (event,) = committed_versions(site.world, live=False).calendar(EVENING, 30).events
+    assert (event.at, event.to) == ("2026-11-23T22:00:00Z", "1.29.0")

@@ -230,6 +230,14 @@ def test_a_freeze_shuts_the_window_so_that_next_and_calendar_know(site: Site) ->
     assert min(event.at for event in events) == "2026-11-24T22:10:00Z"
 
 
+def test_the_calendar_of_a_paused_hullmark_says_so_and_foretells_nothing(site: Site) -> None:  # noqa: F811
+    site.commits(cloud_profile(), shoot())
+    pause("the network is being moved", "ada", site.world, EVENING)
+    events = committed_versions(site.world, live=False).calendar(EVENING, None).events
+    assert events
+    assert {event.held.reason if event.held else event.to for event in events} == {"Paused"}
+
+
 def test_whatever_a_freeze_says_a_fleet_that_nobody_holds_goes(site: Site) -> None:  # noqa: F811
     site.commits(cloud_profile(), shoot())
     assert planned(site).held is None

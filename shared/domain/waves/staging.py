@@ -68,12 +68,17 @@ class Waves:
                 return held
         return None
 
+    def ahead_from(self, name: str, decision: Decision) -> datetime | None:
+        """When a cluster begins to leave an expiring version ahead of its expiry; None where it is in no stage, or nothing is forced."""
+        leads = [wave.lead(wave.stage_of[name]) for wave in self.waves if name in wave.stage_of]
+        if decision.expires is None or decision.forced is None or not leads:
+            return None
+        return decision.expires - max(leads)
+
     def _ahead(self, name: str, decision: Decision, now: datetime) -> Decision | None:
         """The forced update of a stage that goes ahead of a version's expiry, so that the later stages can look on."""
-        if decision.expires is None or decision.forced is None:
-            return None
-        leads = [wave.lead(wave.stage_of[name]) for wave in self.waves if name in wave.stage_of]
-        if now < decision.expires - max(leads):
+        begins = self.ahead_from(name, decision)
+        if begins is None or decision.forced is None or now < begins:
             return None
         said = f"{decision.current} expires on {decision.expires:%Y-%m-%d %H:%M} UTC; the later stages need the time until then"
         return replace(decision, outcome=decision.forced, waived=Waived(AHEAD, said))

@@ -16,9 +16,11 @@ from msgspec import structs
 
 from shared.domain.documents.kinds import RolloutSpec, StageSpec, seconds, stages_of
 from shared.domain.rollouts.progress import Opening, Progress, Said, Verb, Word, WrongPhase
-from shared.domain.versions.held import Held
+from shared.domain.versions.decisions import Update
+from shared.domain.versions.held import BEFORE_STAGE, Held
+from shared.domain.versions.plans import ClusterPlan, going
 from shared.domain.versions.semver import parse
-from shared.domain.waves.decisions import Ask, Move, Wave, WaveStage, Words, means
+from shared.domain.waves.decisions import Ask, Move, Wave, WaveStage, Words, line_of, means
 from shared.domain.waves.sightings import Known, judge
 
 LAPSES = timedelta(hours=6)
@@ -38,6 +40,16 @@ class Wanted(NamedTuple):
     moves: Mapping[str, str]
     """By line, the version it goes to."""
     pressing: bool = False
+
+
+def wanted_of(plan: ClusterPlan, waves: Iterable[Wave]) -> Wanted | None:
+    """What one cluster would be let go for; None where it is in no stage, or nothing goes."""
+    name = plan.cluster.full_name
+    updates = going(plan.decisions)
+    if not updates or not any(name in about.stage_of for about in waves):
+        return None
+    moves = {line_of(each.component, each.subject, each.image): each.outcome.to for each in updates if isinstance(each.outcome, Update)}
+    return Wanted(name, moves, any(each.waived and each.waived.reason == BEFORE_STAGE.code for each in updates))
 
 
 def wave(
