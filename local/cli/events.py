@@ -6,11 +6,10 @@ import re
 import signal
 import socket
 import uuid
-from collections.abc import Callable
 
 import click
 
-from local.cli.output import Failure, talk
+from local.cli.output import Failure
 from local.cli.reaching import login, reaching
 from local.cloud.election import Alone, Election, Ended, Post
 from local.cloud.forwarder import Forwarder
@@ -48,13 +47,13 @@ def forward(cluster: str, path: str, context: str, quiet_start: bool, lease: str
     kubelets report never is. Without Pub/Sub it does the repairs itself, and prints them, and where others write the same labels.
     """
     settings = reaching(Settings.of_the_command_line(), path, context)
-    reach, say = login(settings, "events to watch"), talk().print
+    reach = login(settings, "events to watch")
     election = Election(_lease(reach, lease), _identity(), Terms(lease_seconds)) if lease else Alone()
     running = Running(election)
 
     def work() -> None:
         say(f"watching the nodes of {cluster}")
-        world = _world(settings, say)
+        world = _world(settings)
         needed = Needed(cluster, Kubernetes(reach, settings.field_managers), world, say)
         running.forwarder = Forwarder(cluster, NodeWatch(ApiServer(reach)), world.bus, needed=needed, quiet_start=quiet_start)
         running.forwarder.run()
@@ -72,6 +71,11 @@ def forward(cluster: str, path: str, context: str, quiet_start: bool, lease: str
             probes.close()
         say(f"{running.published} events published")
     return 0
+
+
+def say(text: str) -> None:
+    """One line for people, whatever names and values in it would do to a terminal."""
+    click.echo("".join(character if character.isprintable() else "\ufffd" for character in text), err=True)
 
 
 def _probes(listen: str, running: Running) -> Probes:
@@ -96,7 +100,7 @@ def _identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
-def _world(settings: Settings, say: Callable[[str], None]) -> World:
+def _world(settings: Settings) -> World:
     """The store with Pub/Sub as its bus, or this process's own embedded cloud at work behind the watch."""
     if settings.bus == "pubsub":
         from shared.adapters.pubsub import open_bus
