@@ -14,6 +14,7 @@ from functions.api.standing import ID
 from shared import wiring
 from shared.domain.keys import SUBDOMAIN
 from shared.ledger.records import RecordUnreadable
+from shared.ledger.revisions import Revision
 from shared.ledger.rollouts import UnknownRollout
 from shared.world import World
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 routes = pages("search")
 HITS = 50
 """Hits of each kind at most."""
+SCANNED = 10_000
+"""Nodes of documents that are looked through for a part of a name: twenty objects of the store."""
 LOOKED_THROUGH = 100
 """Newest revisions whose messages are looked through."""
 
@@ -64,14 +67,21 @@ def _nodes(query: str, fleet: FleetOverview) -> Iterator[Hit]:
     if not re.fullmatch(r"[a-z0-9.-]+", query):
         return
     bad = {node.outcome.subject: node for node in fleet.sync.nodes if query in node.outcome.subject}
-    try:
-        names = {node.name for node in fleet.revision.nodes() if query in node.name} if fleet.revision else set()
-    except RecordUnreadable:
-        names = set()
+    names = {name for name in _declared(query, fleet.revision) if query in name} if fleet.revision else set()
     for name in sorted({*bad, *names}, key=lambda name: (name != query, name))[:HITS]:
         where = bad.get(name)
         cluster = f"?cluster={where.cluster}" if where and where.cluster != "default" else ""
         yield Hit("node", f"/nodes/{name}{cluster}", name, where.outcome.outcome if where else "")
+
+
+def _declared(query: str, revision: Revision) -> set[str]:
+    """The names of the nodes that documents name; of a large site only this one."""
+    try:
+        if revision.about.nodes > SCANNED:
+            return {query} if revision.node(query) else set()
+        return {node.name for node in revision.nodes()}
+    except RecordUnreadable:
+        return set()
 
 
 def _actions(query: str, fleet: FleetOverview, world: World) -> Iterator[Hit]:

@@ -77,7 +77,7 @@ def live() -> Response:
     asked = NodesRequest(cluster=request.args.get("cluster") or None, out_of_sync=True, limit=LOOKED_AT)
     states = node_states(asked, world)
     nodes = _as_they_are(states)
-    return page("live.html", world.clock(), states=states, nodes=nodes, causes=causes(nodes), shown=8 * SHOWN)
+    return page("live.html", world.clock(), states=states, nodes=nodes, causes=causes(nodes), shown=4 * SHOWN)
 
 
 def _as_they_are(states: NodeStates) -> list[OutOfSync]:

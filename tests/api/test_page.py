@@ -98,6 +98,10 @@ NAMELESS = """() => {
 }"""
 
 
+BOTTOM = "document.querySelector('#out-of-sync').getBoundingClientRect().bottom"
+"""Where the causes end, in pixels from the top."""
+
+
 @dataclass
 class Site:
     """A fleet with a bit of everything, and where its page is."""
@@ -209,6 +213,10 @@ def test_a_rollout_over_5000_nodes_shows_its_stages_what_it_waits_for_and_why_no
         page = context.new_page()
         page.goto(large)
         looked_at(page, "rollouts")
+        if width == 1280:
+            assert page.evaluate(BOTTOM) < 800, "the answer is above the fold"
+        assert page.locator(".tiles li").all_inner_texts()[:2] == ["2460\nin sync", "40\nfailed"]
+        assert page.locator("a[href*='/nodes/']").count() == 25, "of forty nodes the first few, closed"
         assert "paused by grace.hopper@halden.example.com" in page.inner_text("#paused")
         stages = [" ".join(row.split()) for row in page.locator("#rollouts tbody tr").all_inner_texts()]
         for row, told in zip(stages, ("10 of 10 done", "2490 of 2490 done", "0 of 2500 done"), strict=True):

@@ -12,6 +12,7 @@ import pytest
 from shared.ports import Refused
 from tests.api.conftest import FrontDoor
 from tests.stories.fleet import a_policy
+from tests.stories.test_adoption import a_design
 
 NODES = [f"n{number:04}" for number in range(500)]
 
@@ -109,6 +110,7 @@ def test_the_page_of_a_live_cluster_counts_every_node_that_was_stripped(door: Fr
     told = text_of(door.get("/live").text)
     assert "199 nodes of cluster default out of sync" in told
     assert "Drift" in told
+    assert "and 99 more: hullmark nodes --out-of-sync" in told
     assert door.get("/live?cluster=nowhere").status_code == 400
 
 
@@ -127,6 +129,14 @@ def test_a_search_lists_what_it_found_or_says_how_to_ask(refusing: FrontDoor) ->
     assert "Nothing found" in refusing.get("/search?q=%3Cscript%3Ealert(1)%3C/script%3E").text
     assert "<script>alert" not in refusing.get("/search?q=%3Cscript%3Ealert(1)%3C/script%3E").text
     assert refusing.get("/search").status_code == 200
+
+
+def test_in_the_documents_of_a_large_site_only_whole_names_are_found(door: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    door.commits(*a_design(rack="r7"))
+    assert door.get("/search?q=n").text.count('href="/nodes/n1"') == 1
+    monkeypatch.setattr("functions.api.search.SCANNED", 0)
+    assert door.get("/search?q=n1").headers["Location"] == "/nodes/n1"
+    assert "Nothing found" in door.get("/search?q=n").text
 
 
 def test_a_page_that_did_not_change_is_not_sent_again(refusing: FrontDoor) -> None:
