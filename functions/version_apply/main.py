@@ -104,14 +104,18 @@ def handle(task: VersionUpdate, world: World, now: datetime, *, last: bool = Fal
 
 
 def kept_back(step: VersionStep, held: Held, fleet: Fleet, cluster: FleetCluster) -> Outcome:
-    """What became of a step that is held. Where what its provider works on is this very step, an earlier delivery had it accepted and was
-    cut off.
-    """
-    if held.reason == BUSY and cluster.asked_for and isinstance(fleet, TellsProgress):
-        with suppress(ClusterError):
-            if fleet.progress(cluster.id, step).state == "running":
-                return _outcome(step, "changed", BEGUN, f"{step.current} → {step.to}")
+    """What became of a step that is held."""
+    if held.reason == BUSY and runs_already(step, fleet, cluster):
+        return _outcome(step, "changed", BEGUN, f"{step.current} → {step.to}")
     return _outcome(step, "skipped", held.reason, held.message, retryable=True)
+
+
+def runs_already(step: VersionStep, fleet: Fleet, cluster: FleetCluster) -> bool:
+    """Whether what a provider is busy with is this very step: another delivery had it accepted, and was cut off or is still at work."""
+    if cluster.asked_for and isinstance(fleet, TellsProgress):
+        with suppress(ClusterError):
+            return fleet.progress(cluster.id, step).state == "running"
+    return False
 
 
 def token_of(action: str, key: str) -> str:
@@ -255,6 +259,8 @@ def _take(step: VersionStep, fleet: Fleet, cluster: FleetCluster) -> Outcome:
             return _outcome(step, "changed", begun, f"{step.current} → {step.to}")
         return _outcome(step, "changed", "AlreadyDone", f"{step.to} was reached by an earlier delivery")
     except ClusterError as error:
+        if error.reason == BUSY and runs_already(step, fleet, cluster):
+            return _outcome(step, "changed", BEGUN, f"{step.current} → {step.to}")
         return _not_taken(step, error)
 
 

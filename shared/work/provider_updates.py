@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from shared.domain.actions import Result, action_id, lost_record
+from shared.domain.actions import action_id, lost_record
 from shared.domain.notices import VERSION_FAILED, VERSION_UPDATED
 from shared.domain.outcomes import Outcome
 from shared.domain.versions.clusters import FleetCluster, VersionStep
@@ -25,9 +25,6 @@ from shared.world import World
 NEVER = timedelta(days=30)
 """An update whose end was not seen for so long is forgotten: nobody will see it."""
 
-EARLY = ("stopped", "expired")
-"""How an action ends while its provider still works: the end of the update is told all the same."""
-
 
 @dataclass(frozen=True)
 class Watched:
@@ -35,8 +32,8 @@ class Watched:
 
     part: BegunPart
     ended: Mapping[str, Outcome]
-    told: Result | None = None
-    """How its action has ended, where it has."""
+    told: bool = False
+    """Whether its action has ended already."""
     stopped: bool = False
     """Whether somebody stopped its action."""
 
@@ -79,7 +76,7 @@ class Watch:
     def forget(self, world: World, now: datetime) -> None:
         """Forget what is told and whose actions have ended, and what nobody will see the end of."""
         for watched in self.parts.values():
-            if (watched.told and (watched.through or watched.told not in EARLY)) or now - watched.part.at > NEVER:
+            if (watched.told and watched.through) or now - watched.part.at > NEVER:
                 world.begun.forget(watched.part.key)
         for torn in self.torn:
             if not torn.part or world.actions.outcome(torn.action):
@@ -95,8 +92,8 @@ def watch(shard: int | None, view: FleetView, fleets: Fleets, world: World, now:
 
 def _watched(part: BegunPart, view: FleetView, fleets: Fleets, world: World, now: datetime) -> Watched:
     ended = {outcome.subject: end for outcome in part.begun if (end := _end(part, outcome, view, fleets, now))}
-    outcome = world.actions.outcome(part.action)
-    return Watched(part, ended, outcome.result if outcome else None, stopped=not outcome and world.actions.stopped(part.action))
+    told = world.actions.outcome(part.action) is not None
+    return Watched(part, ended, told, stopped=not told and world.actions.stopped(part.action))
 
 
 def _end(part: BegunPart, begun: Outcome, view: FleetView, fleets: Fleets, now: datetime) -> Outcome | None:

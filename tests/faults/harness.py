@@ -34,6 +34,7 @@ from shared.ports import BusError, Fleet, StoreError, Unavailable
 from shared.work.pod_topology import PodTopology, declared_by
 from shared.world import Settings, World
 from tests.faults.judge import Judge
+from tests.faults.slow import SlowFleet
 
 BEGIN = datetime(2026, 11, 21, 6, 0, tzinfo=UTC)
 ACTION = "01KAJ0000000000000000000A1"
@@ -42,7 +43,7 @@ OUTSIDE = {
     "store": frozenset({"create", "get", "keys", "folders", "delete"}),
     "bus": frozenset({"publish"}),
     "cluster": frozenset({"server_version", "nodes", "node", "apply_labels", "remove_labels", "patch_labels"}),
-    "fleet": frozenset({"clusters", "cluster", "profiles", "apply"}),
+    "fleet": frozenset({"clusters", "cluster", "profiles", "apply", "progress"}),
 }
 WRITES = frozenset({"create", "delete", "publish", "apply_labels", "remove_labels", "patch_labels", "apply"})
 LISTINGS = frozenset({"keys", "folders"})
@@ -211,6 +212,8 @@ class Site(Cloud):
         return Watched(self._fleet(name, spec), "fleet", self)
 
     def _fleet(self, name: str, spec: object) -> Fleet:
+        if any(cluster.asked_for for cluster in self.provided.values()):
+            return SlowFleet(self.provider, self.provided, self.now)
         return DocumentFleet(self.provider, self.provided)
 
     @property

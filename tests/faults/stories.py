@@ -23,7 +23,9 @@ from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.plans import PlanRequest
 from shared.domain.names import SITE_ACTION_SUCCESS
 from shared.domain.rollouts.progress import Progress
+from shared.domain.versions.clusters import FleetCluster, Pool
 from shared.domain.versions.profiles import gardener
+from shared.domain.versions.windows import parse_window
 from shared.ledger.actions import UnknownAction, WrongState
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.rollouts import UnknownRollout
@@ -589,6 +591,59 @@ def updated_in_part(site: Site, found: Finding) -> None:
         found.expect(mixed, f"{name} runs {versions}")
 
 
+# --- versions of a provider that takes its time
+
+SLOW = "eks/slow"
+
+
+def a_slow_fleet(site: Site) -> None:
+    """A cluster whose provider carries updates out after it has accepted them; what it runs has expired."""
+    garden = {
+        "apiVersion": "hullmark.dev/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "slow"},
+        "spec": {"provider": "gardener", "access": {"inCluster": {}}},
+    }
+    site.begin = EVENING - timedelta(days=60)
+    site.commit(yaml.safe_dump_all([cloud_profile(), garden]))
+    site.begin = EVENING
+    pool = Pool("a", "m", kubernetes="1.27.3")
+    window = parse_window("220000+0000", "010000+0000")
+    site.provided = {SLOW: FleetCluster(SLOW, "1.27.3", "p", pools=(pool,), window=window, asked_for=True)}
+
+
+def check_until_it_rests(site: Site) -> None:
+    """The clock's checks while the control plane and then the pool are updated, and some more."""
+    for later in (0, 600, 600, 600, 600, 600, 3600):
+        site.elapsed = later + max(0.0, site.elapsed)
+        site.publish(VersionCheck.TOPIC, [VersionCheck().outgoing()])
+        site.drain()
+
+
+def slow_versions(site: Site) -> list[str | None]:
+    """What the cluster runs."""
+    cluster = site.untouched.fleets(site.untouched.revisions.get(1)).find(SLOW)
+    return [cluster[1].kubernetes, *(pool.kubernetes for pool in cluster[1].pools)] if cluster else []
+
+
+def carried_out(site: Site, found: Finding) -> None:
+    """Everything runs what it must, and each of its updates is told as begun and as done."""
+    carried_out_in_part(site, found)
+    found.expect(slow_versions(site) == ["1.28.1", "1.28.1"], f"running {slow_versions(site)}")
+    done = {notice.data["component"] for notice in site.notices if notice.type.endswith("version.updated.v1")}
+    found.expect(done == {"controlPlane", "worker/a"}, f"told as done: {done}")
+    ends = {action: outcome.result for action in accepted(site) if (outcome := site.untouched.actions.outcome(action))}
+    found.expect("expired" not in ends.values(), f"ended {ends}")
+
+
+def carried_out_in_part(site: Site, found: Finding) -> None:
+    """No update was begun twice, and every action has ended."""
+    site._skew = lambda step, delivery: 0.0
+    everything_ended(site, found)
+    steps = [tuple(json.loads(site.provider.get(key) or b"{}")["step"]) for key in site.provider.keys("updates/")]
+    found.expect(len(steps) == len(set(steps)), f"begun {steps}")
+
+
 # --- documents over HTTP
 
 SITE_2 = REVISION_2
@@ -943,6 +998,7 @@ STORIES = {
         Story("a commit that waits", newer_commit, sweep_and_tell, as_released, of_some_release),
         Story("override", newer_commit, put_then_relabel, as_released, of_some_release),
         Story("versions", two_fleets, check_all_evening, updated, updated_in_part, begin=EVENING),
+        Story("updates of a slow provider", a_slow_fleet, check_until_it_rests, carried_out, carried_out_in_part, begin=EVENING),
         Story("commit", a_site, commit_site, committed, committed_if_told, twin=commit_other),
         Story("actions over HTTP", a_site, act_over_http, acted, relabelled_in_part),
         Story("rollout", rollout_ready, roll_out, rolled_out, rolled_out_in_part),

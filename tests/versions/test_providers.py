@@ -31,7 +31,8 @@ from shared.domain.documents.kinds import ClusterSpec
 from shared.domain.outcomes import Outcome
 from shared.domain.versions.clusters import FleetCluster, VersionStep
 from shared.domain.versions.ends import Progress, State, end_of
-from shared.ledger.begun import BegunPart
+from shared.ledger.begun import BegunPart, BegunUpdates
+from shared.ledger.fleets import Fleets
 from shared.messages import PartResult
 from shared.ports import Refused, Stale, StoreError, Unavailable
 from shared.work.control import control
@@ -358,7 +359,34 @@ def test_an_action_runs_until_eks_is_through_and_ends_with_what_became_of_it(eks
     assert len(site.world.actions.ids()) == 2, "the same check goes on with the node groups"
     site.checks(EVENING.replace(minute=30))
     assert len(site.notices("action.finished")) == 1
-    assert len(site.world.store.keys("versions/begun/")) == 1
+    eks.finish()
+    for minute in (40, 44):
+        site.checks(EVENING.replace(minute=minute))
+    assert site.world.store.keys("versions/begun/") == []
+
+
+def test_two_deliveries_at_once_begin_an_update_once_and_neither_says_that_eks_was_busy(
+    eks: FakeEks,
+    site: Site,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    eks_site(site, eks, **WINDOW)
+    update = the_update(site)
+    find = Fleets.find
+
+    def found_before_the_other_goes(fleets: Fleets, name: str, fleet: str | None = None) -> Any:
+        seen = find(fleets, name, fleet)
+        monkeypatch.undo()
+        monkeypatch.setattr(BegunUpdates, "add", lambda begun, part: None)
+        apply(update, site.world, EVENING)
+        monkeypatch.undo()
+        return seen
+
+    monkeypatch.setattr(Fleets, "find", found_before_the_other_goes)
+    apply(update, site.world, EVENING)
+    site.cloud.drain()
+    assert the_action(site) == ("Processing", {})
+    assert len([call for call, _ in eks.service.asked if call == "POST /clusters/prod/updates"]) == 1
 
 
 def test_an_action_whose_update_eks_gave_up_ends_as_a_failure(eks: FakeEks, site: Site) -> None:  # noqa: F811
