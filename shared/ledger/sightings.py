@@ -78,12 +78,17 @@ class Sightings:
                 return after
 
     def _there(self, number: int, now: datetime) -> tuple[int, Share]:
-        """The newest state of a share, or a new one."""
-        try:
-            k, share = self._newest(number)
-        except RecordUnreadable:
-            k, share = self._link(number).k, None
-        return k, share or Share(now)
+        """The newest state of a share, or a new one. A state that is gone because others have gone on meanwhile is looked for again."""
+        unreadable = ""
+        while True:
+            try:
+                k, share = self._newest(number)
+            except RecordUnreadable as torn:
+                if torn.key != unreadable:
+                    unreadable = torn.key
+                    continue
+                k, share = self._link(number).k, None
+            return k, share or Share(now)
 
     def _newest(self, number: int) -> tuple[int, Share | None]:
         link = self._link(number)
