@@ -300,10 +300,10 @@ class Simulated:
                 raise NodeGone(f"no node {name!r}")
             changed = _stamped(state, change(version, state), self._clock())
             if changed == state:
-                return _node(name, version, state)
+                return self._shown(_node(name, version, state))
             self.interrupt()
             if self._write(name, version, changed):
-                return _node(name, version + 1, changed)
+                return self._shown(_node(name, version + 1, changed))
         raise Unavailable(f"node {name!r} in {self._folder}: others wrote it a hundred times in a row")
 
     def _write(self, name: str, version: int, state: _State) -> bool:

@@ -748,6 +748,7 @@ def test_a_simulated_cluster_is_seeded_once_and_outlives_its_process() -> None:
             {"zone": ("kubelet",), "rack": ("hullmark",)},
             {"hullmark": frozenset({"rack"})},
             "v1.30.1",
+            may_have_taints=False,
         )
     ]
     assert again.server_version() == "v1.30.4"

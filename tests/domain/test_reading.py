@@ -303,6 +303,7 @@ def test_a_node_list_tells_labels_owners_and_versions(write, kind: str) -> None:
         },
         applied={"hullmark": frozenset({"zone", "rack"})},
         kubelet_version="v1.35.4",
+        may_have_taints=False,
     )
 
 
