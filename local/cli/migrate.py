@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,6 +46,8 @@ class Located:
 @click.argument("paths", nargs=-1, metavar="PATH…")
 @click.option("--write", is_flag=True, help="Rewrite the files: only findings marked `rewrite`.")
 @click.option("--check", is_flag=True, help="For CI: write nothing; exit 2 if an old key is found.")
+@click.option("--comments", is_flag=True, help="Comments and prose too: they have no effect, and are only counted without this.")
+@click.option("--exclude", "excluded", multiple=True, metavar="GLOB", help="Pass by files and folders by name or path (repeatable).")
 @click.option("--target-version", default="", metavar="V", help="Oldest cluster version that the manifests are for. Default: the newest.")
 @click.option("--pair", "pairs", multiple=True, metavar="OLD=NEW", help="One more key to migrate (repeatable).")
 @click.option("--context", metavar="C", help="Search the live objects of this kubeconfig context too; they are only reported.")
@@ -52,6 +57,8 @@ def migrate(
     paths: tuple[str, ...],
     write: bool,
     check: bool,
+    comments: bool,
+    excluded: tuple[str, ...],
     target_version: str,
     pairs: tuple[str, ...],
     context: str | None,
@@ -59,6 +66,8 @@ def migrate(
     form: str,
 ) -> int:
     """Find old node label keys in manifests, Helm charts and Kustomize trees, and rewrite them with --write.
+
+    A line with `# hullmark: keep`, or below one that says only this, is left alone.
 
     Exit code 0: none, or all rewritten; 2: old keys found (or left after --write); 1: error. With -f, pairs of LabelAliases
     documents count too: their secondary key is the old one.
@@ -70,8 +79,8 @@ def migrate(
     if target_version and cluster_version(target_version) == NEWEST:
         raise Failure("Usage", f"--target-version {target_version!r} is not a cluster version such as 1.18")
     renamings = _renamings(pairs, files, target_version)
-    errors: list[str] = []
-    located = list(_in_files(paths, renamings, target_version, write, errors))
+    search = Search(renamings, target_version, write, comments, excluded)
+    located = list(search.in_files(paths))
     if context:
         from local.manifests.live import live_objects
 
@@ -83,16 +92,17 @@ def migrate(
     if form == "sarif":
         click.echo(json.dumps(sarif(located), indent=2, ensure_ascii=False))
     elif form == "table":
-        for one in located:
-            click.echo(one.as_text())
+        click.echo("".join(f"{one.as_text()}\n" for one in located), nl=False)
     else:
         emit(form, {"findings": [one.as_json() for one in located]}, list)
-    for error in errors:
+    for error in search.errors:
         click.echo(f"error: {error}", err=True)
+    for file, version in search.for_old_versions.items():
+        click.echo(f"warning: {file} is named for {version}, whose nodes may not carry the new keys: --exclude it if so", err=True)
     left = [one for one in located if not (write and one.finding.action == "rewrite")]
     if form == "table":
-        click.echo(_summary(located, write), err=True)
-    return ERROR if errors else PENDING if left else OK
+        click.echo(_summary(located, write) + search.besides(), err=True)
+    return ERROR if search.errors else PENDING if left else OK
 
 
 def _renamings(pairs: Sequence[str], files: Sequence[str], target: str) -> Renamings:
@@ -128,37 +138,78 @@ def _declared_pairs(files: Sequence[str], target: str) -> Sequence[AliasPair]:
     return in_force(pairs, target)
 
 
-def _in_files(paths: Sequence[str], renamings: Renamings, target: str, write: bool, errors: list[str]) -> Iterator[Located]:
-    """Look at every file once; one that can't be read or written is an error, and the others still count."""
-    seen: set[str] = set()
-    for path in paths:
+@dataclass
+class Search:
+    """Looks through files, every one once; one that can't be read or written is an error, and the others still count."""
+
+    renamings: Renamings
+    target: str
+    write: bool
+    comments: bool
+    excluded: Sequence[str] = ()
+    errors: list[str] = field(default_factory=list)
+    for_old_versions: dict[str, str] = field(default_factory=dict)
+    """Files with rewrites whose names say a version that is too old for the new keys, and that version."""
+    silent: int = 0
+    kept: int = 0
+
+    def in_files(self, paths: Sequence[str]) -> Iterator[Located]:
+        """Every finding, file by file."""
+        seen: set[str] = set()
+        for path in paths:
+            try:
+                for file in walk(path, self._passed_by) if self.excluded else walk(path):
+                    if file not in seen:
+                        seen.add(file)
+                        yield from self._in_file(file)
+            except OSError as error:
+                self.errors.append(f"{error.filename or path}: {error.strerror}")
+
+    def besides(self) -> str:
+        """What was seen that is no finding, for the summary."""
+        silent = f"{self.silent} more in comments and prose (--comments)" if self.silent else ""
+        kept = f"{self.kept} kept as a comment says" if self.kept else ""
+        return "".join(f"; {said}" for said in (silent, kept) if said)
+
+    def _passed_by(self, path: str) -> bool:
+        """By its name, its path as it was given, or any ending of that path."""
+        name = os.path.basename(path)
+        return any(fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(f"/{path}", f"*/{glob.rstrip('/')}") for glob in self.excluded)
+
+    def _in_file(self, file: str) -> list[Located]:
         try:
-            for file in walk(path):
-                if file not in seen:
-                    seen.add(file)
-                    yield from _in_file(file, renamings, target, write, errors)
+            data = read_if(file, self.renamings.may_hold)
+            if data is None:
+                return []
+            examined = examine(data, self.renamings, target=self.target, manifest=is_manifest(file), comments=self.comments)
+            if self.write and examined.data != data:
+                replace(file, data, examined.data)
         except OSError as error:
-            errors.append(f"{error.filename or path}: {error.strerror}")
-
-
-def _in_file(file: str, renamings: Renamings, target: str, write: bool, errors: list[str]) -> list[Located]:
-    try:
-        data = read_if(file, renamings.may_hold)
-        if data is None:
+            self.errors.append(f"{file}: {error.strerror}")
             return []
-        examined = examine(data, renamings, target=target, manifest=is_manifest(file))
-        if write and examined.data != data:
-            replace(file, data, examined.data)
-    except OSError as error:
-        errors.append(f"{file}: {error.strerror}")
-        return []
-    except NotReadable as error:
-        errors.append(f"{file}: {error}")
-        return []
-    except ChangedMeanwhile as error:
-        errors.append(str(error))
-        return []
-    return [Located(file, finding) for finding in examined.findings]
+        except NotReadable as error:
+            self.errors.append(f"{file}: {error}")
+            return []
+        except ChangedMeanwhile as error:
+            self.errors.append(str(error))
+            return []
+        self.silent += examined.comments
+        self.kept += examined.kept
+        if old := _named_for(file, self.renamings, examined.findings):
+            self.for_old_versions[file] = old
+        return [Located(file, finding) for finding in examined.findings]
+
+
+_VERSION = re.compile(r"(?<![\d.])v?(1[._]\d{1,2})(?!\d)")
+
+
+def _named_for(file: str, renamings: Renamings, findings: Sequence[Finding]) -> str:
+    """The Kubernetes version that a file or its folder is named for, where a key that was or would be rewritten is too new for it."""
+    for said in _VERSION.findall(os.path.join(os.path.basename(os.path.dirname(file)), os.path.basename(file))):
+        version = said.replace("_", ".")
+        if any(finding.action == "rewrite" and renamings.too_early(finding.old, version) for finding in findings):
+            return str(version)
+    return ""
 
 
 def _only_reported(findings: Sequence[Finding]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from shared.adapters.files import opened_named, read_all
+from shared.adapters.files import OPENING, opened_named, read_all
 from shared.domain.manifests.findings import Bytes
 
 SUFFIXES = (".yaml", ".yml", ".json", ".tpl", ".gotmpl", ".tmpl", ".j2")
@@ -31,8 +31,9 @@ def is_manifest(name: str) -> bool:
     return lower.endswith(SUFFIXES) or ".yaml." in lower or ".yml." in lower
 
 
-def walk(path: str) -> Iterator[str]:
-    """Yield a file, or the manifests below a folder in sorted order. Links inside a tree are not followed (as `grep -r`).
+def walk(path: str, excluded: Callable[[str], bool] = lambda _: False) -> Iterator[str]:
+    """Yield a file, or the manifests below a folder in sorted order. Links inside a tree are not followed (as `grep -r`); a file or folder
+    of it whose path is `excluded` is passed by.
 
     Raises OSError for what is not there or can't be listed.
     """
@@ -43,9 +44,9 @@ def walk(path: str) -> Iterator[str]:
         entries = sorted(listing, key=lambda entry: entry.name)
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _SKIPPED:
-                yield from walk(entry.path)
-        elif is_manifest(entry.name) and entry.is_file(follow_symlinks=False):
+            if entry.name not in _SKIPPED and not excluded(entry.path):
+                yield from walk(entry.path, excluded)
+        elif is_manifest(entry.name) and entry.is_file(follow_symlinks=False) and not excluded(entry.path):
             yield entry.path
 
 
@@ -53,12 +54,33 @@ def read_if(path: str, wanted: Callable[[Bytes], bool]) -> bytes | None:
     """A text file's bytes if `wanted` says so; None for the others and for binary files. Large files are looked through where they lie
     and come into memory only if wanted. Raises NotReadable.
     """
+    small = _small(path)
+    if small is not None:
+        return small if wanted(small) and not _binary(small) else None
     with opened_named(path) as handle:
         if os.fstat(handle).st_size < _MAPPED_FROM:
             data = read_all(handle, _LARGEST)
             return data if wanted(data) and not _binary(data) else None
         with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as mapped:
             return mapped[:] if wanted(mapped) and not _binary(mapped[:_BINARY_LOOK]) else None
+
+
+def _small(path: str) -> bytes | None:
+    """A small regular file's bytes, in as few calls as there can be: a tree has tens of thousands. None for what is read with care."""
+    try:
+        handle = os.open(path, OPENING)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size >= _MAPPED_FROM:
+            return None
+        data = os.read(handle, status.st_size + 1)
+        return data if len(data) == status.st_size else None
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def _binary(head: bytes) -> bool:

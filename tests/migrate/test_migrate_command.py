@@ -197,3 +197,52 @@ def test_live_objects_are_only_reported(run: Run, tmp_path: Path, monkeypatch: p
     (finding,) = json.loads(out)["findings"]
     assert (finding["file"], finding["action"]) == ("prod:Pod/shop/p", "report")
     assert "change the manifest" in finding["why"]
+
+
+TASKS = """\
+# beta.kubernetes.io/os is old
+- name: x
+  description: pods with beta.kubernetes.io/os
+  shell: kubectl get deploy x -o jsonpath='{.spec.template.spec.nodeSelector.beta\\.kubernetes\\.io/os}'
+  command: ["-o", "jsonpath={.spec.nodeSelector.beta\\\\.kubernetes\\\\.io/os}"]
+  other: '{.metadata.labels.my\\.beta\\.kubernetes\\.io/os}'
+  nodeSelector:
+    beta.kubernetes.io/os: linux # beta.kubernetes.io/os
+    beta.kubernetes.io/arch: amd64 # hullmark: keep
+    # hullmark: keep
+    beta.kubernetes.io/instance-type: x
+"""
+
+
+def test_a_jsonpath_is_found_comments_are_counted_and_what_says_keep_is_left(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tasks.yml").write_text(TASKS)
+    found = json.loads(run(str(tmp_path), "-o", "json")[1])["findings"]
+    assert [(f["line"], f["action"]) for f in found] == [(4, "report"), (5, "report"), (8, "rewrite")]
+    assert all("JSONPath" in f["why"] for f in found[:2])
+    assert "3 more in comments and prose (--comments); 2 kept as a comment says" in run(str(tmp_path))[2]
+
+
+def test_comments_and_prose_are_rewritten_on_request(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.yml"
+    file.write_text(TASKS)
+    run(str(tmp_path), "--write")
+    assert file.read_text() == TASKS.replace("    beta.kubernetes.io/os: linux", "    kubernetes.io/os: linux")
+    run(str(tmp_path), "--write", "--comments")
+    assert file.read_text() == TASKS.replace(" beta.kubernetes.io/os", " kubernetes.io/os")
+
+
+@pytest.mark.parametrize("glob", ["vendor", "*.old.yaml", "vendor/*", "*/vendor", "team/vendor/"])
+def test_what_is_excluded_is_passed_by(run: Run, tmp_path: Path, glob: str) -> None:
+    for name in ("team/a.yaml", "team/vendor/b.old.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("nodeSelector: {beta.kubernetes.io/os: linux}\n")
+    found = json.loads(run(str(tmp_path), "--exclude", glob, "-o", "json")[1])["findings"]
+    assert [Path(f["file"]).name for f in found] == ["a.yaml"]
+
+
+def test_a_file_named_for_an_old_version_is_a_warning(run: Run, tmp_path: Path) -> None:
+    for name in ("k8s-1.14/a.yaml", "b-v1_13.yaml", "c-1.30.yaml", "app-2.1.14.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("nodeSelector: {beta.kubernetes.io/os: linux}\n")
+    told = [line for line in run(str(tmp_path))[2].splitlines() if line.startswith("warning: ")]
+    assert [line.partition(" is named for ")[2][:4] for line in told] == ["1.13", "1.14"]

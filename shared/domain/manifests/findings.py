@@ -1,7 +1,7 @@
 """Old label keys in manifests: where they stand, what may become of each, and the text with the new ones (docs/migrate.md).
 
 Bytes in, findings and bytes out; nothing is read or written here. Only what a finding names changes: comments, layout, quotes, line
-ends and the byte order mark stay as they are. Keys in comments are left alone and not reported: they have no effect.
+ends and the byte order mark stay as they are. Keys in comments and prose have no effect: they are counted, and found on request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from shared.domain.cluster_versions import cluster_version
-from shared.domain.manifests.places import NOT_A_MANIFEST, Hit, Judged, Verdict
+from shared.domain.manifests.places import COMMENT, NOT_A_MANIFEST, Hit, Judged, Verdict
 
 if TYPE_CHECKING:
     from shared.domain.labels.aliases import AliasPair
@@ -79,6 +79,10 @@ class Examined:
 
     findings: list[Finding]
     data: bytes
+    comments: int = 0
+    """Old keys in comments and prose that are not among the findings."""
+    kept: int = 0
+    """Old keys that a comment says to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +113,8 @@ class Renamings:
         return cls(
             new={renaming.old: renaming.new for renaming in by_old.values()},
             since={renaming.old: renaming.since for renaming in by_old.values()},
-            pattern=re.compile(rf"(?<![A-Za-z0-9._&*!-])(?:{'|'.join(map(_spelled, keys))})(?![-_.]*[A-Za-z0-9])"),
-            needles=tuple(sorted(d for d in domains if not any(other != d and other in d for other in domains))),
+            pattern=re.compile(rf"(?:{_AT_PLAIN}(?:{_any_of(keys, _PLAIN)})|{_AT_STEP}(?:{_any_of(keys, _ESCAPED)}))(?![-_.]*[A-Za-z0-9])"),
+            needles=_needles(domains),
         )
 
     @classmethod
@@ -126,9 +130,7 @@ class Renamings:
         """Every old key in a text, in its order."""
         spotted = []
         for line in self._lines_with_a_needle(text):
-            for match in self.pattern.finditer(text, *line):
-                separator = next((mark for mark in ("~1", "\\/") if mark in match[0]), "/")
-                spotted.append(Hit(match.start(), match.end(), match[0].replace(separator, "/"), separator))
+            spotted += map(_hit, self.pattern.finditer(text, *line))
         return spotted
 
     def _lines_with_a_needle(self, text: str) -> list[tuple[int, int]]:
@@ -158,14 +160,39 @@ def _wrong(declared: Iterable[Renaming]) -> Iterator[str]:
             yield f"{renaming.old}={renaming.new}: {problem.message}"
 
 
-def _spelled(key: str) -> str:
-    """A key as files write it: plain, in a JSON pointer (`~1`), in JSON with an escaped slash."""
-    return re.escape(key).replace("/", r"(?:/|~1|\\/)")
+_DOTS = (".", "\\.", "\\\\.")
+"""How a dot is written: plain, in a JSONPath, in a JSONPath inside double quotes."""
 
 
-def examine(data: bytes, renamings: Renamings, *, target: str = "", manifest: bool = True) -> Examined:
+def _needles(domains: Iterable[bytes]) -> tuple[bytes, ...]:
+    """What stands in every text that holds an old key, as few as will do."""
+    domains = set(domains)
+    least = sorted(d for d in domains if not any(other != d and other in d for other in domains))
+    return tuple(dict.fromkeys(d.replace(b".", dot.encode()) for dot in _DOTS for d in least))
+
+
+_AT_PLAIN = r"(?<![A-Za-z0-9._&*!-])"
+_AT_STEP = r"(?<=[\w\])]\.)"
+"""Where a key may begin: not inside a longer one; in a JSONPath behind a step's dot, which is not escaped itself."""
+_PLAIN, _ESCAPED = r"\.", r"\\{1,2}\."
+
+
+def _any_of(keys: Iterable[str], dot: str) -> str:
+    """Keys as files write them: plain, in a JSON pointer (`~1`), in JSON with an escaped slash; their dots as the pattern says."""
+    return "|".join(re.escape(key).replace("/", r"(?:/|~1|\\/)").replace(r"\.", dot) for key in keys)
+
+
+def _hit(match: re.Match[str]) -> Hit:
+    written = match[0]
+    separator = next((mark for mark in ("~1", "\\/") if mark in written), "/")
+    plain = written.replace(separator, "/")
+    dot = next((dot for dot in reversed(_DOTS) if dot in plain), ".")
+    return Hit(match.start(), match.end(), plain.replace(dot, "."), separator, dot)
+
+
+def examine(data: bytes, renamings: Renamings, *, target: str = "", manifest: bool = True, comments: bool = False) -> Examined:
     """Find the old keys in a file's bytes and decide for each. `target`: the cluster version that the manifests are for (empty: the
-    newest). `manifest`: whether the file is one; elsewhere keys are only reported.
+    newest). `manifest`: whether the file is one; elsewhere keys are only reported. `comments`: rewrite comments and prose, too.
     """
     if not renamings.may_hold(data):
         return Examined([], data)
@@ -175,11 +202,34 @@ def examine(data: bytes, renamings: Renamings, *, target: str = "", manifest: bo
         body = data.decode("latin-1")
         return Examined(_findings(body, [(hit, _NOT_UTF8) for hit in renamings.hits(body)], renamings, target), data)
     body = text.removeprefix("\ufeff")
-    hits = renamings.hits(body)
+    everything = renamings.hits(body)
+    hits = [hit for hit in everything if not _says_keep(body, hit)]
     judged = _judge(body, hits, renamings) if manifest else [(hit, NOT_A_MANIFEST) for hit in hits]
-    findings = _findings(body, judged, renamings, target)
+    judged += _in_comments(body, hits, judged) if manifest else ()
+    silent = sum(verdict.action == "comment" for _, verdict in judged)
+    told = [(hit, verdict) for hit, verdict in judged if comments or verdict.action != "comment"]
+    findings = _findings(body, sorted(told, key=lambda one: one[0].start), renamings, target)
     changed = _rewritten(body, findings)
-    return Examined(findings, data if changed == body else text[: len(text) - len(body)].encode() + changed.encode())
+    after = data if changed == body else text[: len(text) - len(body)].encode() + changed.encode()
+    return Examined(findings, after, 0 if comments else silent, len(everything) - len(hits))
+
+
+_KEEP = re.compile(r"hullmark: keep\b")
+
+
+def _says_keep(text: str, hit: Hit) -> bool:
+    """Whether a comment beside the hit, or alone in the line above it, says `hullmark: keep`."""
+    start, end = text.rfind("\n", 0, hit.start) + 1, text.find("\n", hit.end)
+    above = text[text.rfind("\n", 0, max(start - 1, 0)) + 1 : start].strip()
+    return bool(_KEEP.search(text, hit.end, end if end >= 0 else len(text)) or (above[:1] in ("#", "{") and _KEEP.search(above)))
+
+
+def _in_comments(text: str, hits: Iterable[Hit], judged: Iterable[Judged]) -> list[Judged]:
+    """What nobody has judged, where it stands in a comment: behind a `#`."""
+    from shared.domain.manifests.templates import in_comment
+
+    known = {hit for hit, _ in judged}
+    return [(hit, COMMENT) for hit in hits if hit not in known and in_comment(text, hit.start)]
 
 
 def _judge(text: str, hits: Sequence[Hit], renamings: Renamings) -> list[Judged]:
@@ -219,10 +269,15 @@ def _findings(text: str, judged: Iterable[Judged], renamings: Renamings, target:
         at = hit.start
         column = at - max(text.rfind("\n", 0, at), text.rfind("\r", 0, at))
         new = renamings.new[hit.old]
-        early = renamings.too_early(hit.old, target) if verdict.action == "rewrite" else ""
-        action: Literal["rewrite", "report"] = "rewrite" if verdict.action == "rewrite" and not early else "report"
-        findings.append(Finding(row, column, hit.old, new, action, early or verdict.why, at, hit.end, new.replace("/", hit.separator)))
+        meant = verdict.action in ("rewrite", "comment")
+        early = renamings.too_early(hit.old, target) if meant else ""
+        action: Literal["rewrite", "report"] = "rewrite" if meant and not early else "report"
+        findings.append(Finding(row, column, hit.old, new, action, early or verdict.why, at, hit.end, _as_written(new, hit)))
     return findings
+
+
+def _as_written(new: str, hit: Hit) -> str:
+    return new.replace("/", hit.separator).replace(".", hit.dot)
 
 
 def _line_ends(text: str, start: int, end: int) -> int:

@@ -13,26 +13,31 @@ from typing import Literal
 LINE_END = re.compile(r"\n|\r(?!\n)")
 """Where lines end, for counting them: LF, CRLF and a lone CR."""
 
-Action = Literal["rewrite", "report", "unknown"]
+Action = Literal["rewrite", "report", "unknown", "comment"]
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An old key in a text: characters `start` to `end`. `separator` is how its `/` is written there: `/`, `~1` or `\\/`."""
+    """An old key in a text: characters `start` to `end`. `separator` is how its `/` is written there: `/`, `~1` or `\\/`; `dot` how its
+    dots are: escaped in a JSONPath.
+    """
 
     start: int
     end: int
     old: str
     separator: str = "/"
+    dot: str = "."
 
     def moved(self, by: int) -> Hit:
         """The same hit in a text that starts elsewhere."""
-        return Hit(self.start + by, self.end + by, self.old, self.separator)
+        return Hit(self.start + by, self.end + by, self.old, self.separator, self.dot)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do with one hit, and why. `unknown`: nothing says that nodes are meant, so a person has to look."""
+    """What to do with one hit, and why. `unknown`: nothing says that nodes are meant, so a person has to look. `comment`: in a comment
+    or prose, where it has no effect.
+    """
 
     action: Action
     why: str
@@ -51,6 +56,9 @@ Judged = tuple[Hit, Verdict]
 
 NOT_A_MANIFEST = Verdict("report", "not a manifest: look, and change it by hand if nodes are selected by it")
 UNKNOWN_PLACE = Verdict("unknown", "nothing here says that nodes are selected by it: look, and change it by hand if so")
+JSONPATH = Verdict("report", "a JSONPath with the old key: change it together with what it reads")
+COMMENT = Verdict("comment", "in a comment")
+IN_PROSE = Verdict("comment", "in prose")
 TAINT = Verdict("report", "a taint's key, not a label: it changes with the taint on the nodes")
 CSI_NODE = Verdict("report", "CSINode is written by the kubelet for the driver: it changes when the driver names the new key")
 

@@ -11,8 +11,20 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.domain.manifests.places import LINE_END, UNKNOWN_PLACE, Hit, Judged, Place, Verdict, judge, judge_pointer
-from shared.domain.manifests.trees import EMBEDDED, PROSE, both_keys
+from shared.domain.manifests.places import (
+    COMMENT,
+    IN_PROSE,
+    JSONPATH,
+    LINE_END,
+    UNKNOWN_PLACE,
+    Hit,
+    Judged,
+    Place,
+    Verdict,
+    judge,
+    judge_pointer,
+)
+from shared.domain.manifests.trees import EMBEDDED, PROSE, TEXTS, both_keys
 
 _ACTION = re.compile(r"\{\{(?P<body>.*?)\}\}", re.DOTALL)
 _WORD = re.compile(r"-?\s*(\w+)")
@@ -92,7 +104,7 @@ class Template:
         after = self.lines[row][hit.end - self.starts[row] :]
         action = self._action_around(hit.start)
         if (action or "").lstrip("- \t\r\n").startswith("/*") or (action is None and _in_comment(before)):
-            return None
+            return COMMENT
         verdict = self._judge(hit, row, before, after, in_action=action is not None, new=new, beta=beta)
         if verdict is not None and verdict.action == "rewrite" and any(block.versioned for block in self._blocks_around(hit.start)):
             return _VERSIONED_BRANCH
@@ -107,8 +119,11 @@ class Template:
             return verdict if verdict.action == "rewrite" else _IN_ACTION
         pointer = _POINTER.search(before)
         names, in_text, rows = self._above(row, len(before) - len(before.lstrip(" \t-")))
-        if not PROSE.isdisjoint(names) or (pointer is None and (own := _ENTRY.match(self.lines[row])) and _name(own) in PROSE):
-            return None
+        around = {*names, *((_name(own),) if pointer is None and (own := _ENTRY.match(self.lines[row])) else ())}
+        if not PROSE.isdisjoint(around):
+            return None if TEXTS.isdisjoint(around) else IN_PROSE
+        if hit.dot != ".":
+            return JSONPATH
         if in_text:
             return _IN_TEXT
         if pointer is not None:
@@ -300,6 +315,11 @@ def _opened_on_line(before: str) -> tuple[str, ...]:
             opened.pop()
     matches = (_OPENED_BY.search(before, max(0, at - 300), at) for at in opened[-_MOST_BLOCKS:])
     return tuple(name["name"] for name in matches if name)
+
+
+def in_comment(text: str, at: int) -> bool:
+    """Whether a place is in a YAML comment, as its line says."""
+    return _in_comment(text[max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1 : at])
 
 
 def _in_comment(before: str) -> bool:

@@ -10,7 +10,18 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from shared.domain.manifests.places import UNKNOWN_PLACE, Hit, Judged, Place, Verdict, judge, judge_pointer, pointer_names
+from shared.domain.manifests.places import (
+    IN_PROSE,
+    JSONPATH,
+    UNKNOWN_PLACE,
+    Hit,
+    Judged,
+    Place,
+    Verdict,
+    judge,
+    judge_pointer,
+    pointer_names,
+)
 
 Reader = Callable[[str], list[Judged]]
 """How to read a text that stands inside this one (an inline patch)."""
@@ -21,7 +32,9 @@ _PLACES = 500  # aliases of aliases multiply; a key with more places than this i
 _DEPTH = 200
 EMBEDDED = frozenset({"patch", "patches", "patchesStrategicMerge", "patchesJson6902", "values", "valuesContent"})
 """Names whose block scalars are manifests or values themselves (Kustomize, Argo CD, k3s). Other texts belong to some application."""
-PROSE = frozenset({"description", "kubectl.kubernetes.io/last-applied-configuration"})
+TEXTS = frozenset({"description"})
+"""Names whose texts are for people."""
+PROSE = frozenset({*TEXTS, "kubectl.kubernetes.io/last-applied-configuration"})
 """Names whose texts are for people, or a copy that the next apply replaces."""
 _OWN_KINDS = frozenset({"LabelAliases"})  # names old keys on purpose
 
@@ -175,8 +188,12 @@ def _judge(hit: Hit, node: _Node, beta: frozenset[str]) -> Verdict | None:
     if len(ways) > _PLACES:
         return Verdict("report", "aliases bring it to too many places to be sure of all: change it by hand")
     places = [place for place, _ in ways]
+    if any(not TEXTS.isdisjoint(place.names) for place in places):
+        return IN_PROSE
     if any(place.kind in _OWN_KINDS or not PROSE.isdisjoint(place.names) for place in places):
         return None
+    if hit.dot != ".":
+        return JSONPATH
     if any(use.holder.get("op") in ("move", "copy") for use in node.uses if not use.is_key):
         return Verdict("report", "a JSON patch that moves the old key: look whether it is still needed")
     if node.value == hit.old:
