@@ -128,7 +128,7 @@ class Renamings:
 
     def hits(self, text: str) -> list[Hit]:
         """Every old key in a text, in its order."""
-        spotted = []
+        spotted: list[Hit] = []
         for line in self._lines_with_a_needle(text):
             spotted += map(_hit, self.pattern.finditer(text, *line))
         return spotted
