@@ -27,6 +27,8 @@ COMMANDS = {
     "freeze": ("local.cli.holds:freeze", "List the times in which nothing changes."),
     "documents": ("local.cli.documents:documents", "Stage and commit documents; list, show, compare and tag revisions."),
     "versions": ("local.cli.versions:versions", "Show which versions a fleet runs, and which updates are due, when and why."),
+    "docs": ("local.cli.kinds:docs", "Show the kinds of documents, and the fields of one."),
+    "schema": ("local.cli.kinds:schema", "Print the JSON Schema of a kind of document, for editors."),
     "reasons": ("local.cli.reasons:reasons", "Explain a reason code, and what to do about it."),
     "explain": ("local.cli.explain:explain", "Say why a node has a label: document, line, revision, action, who else holds it."),
     "history": ("local.cli.explain:history", "Say what was released to a node and what actions did to it."),
