@@ -53,7 +53,7 @@ BEYOND_THE_SCHEMA = {
 
 def accepted(document: Any) -> bool:
     """Whether the schema of its kind takes it."""
-    return jsonschema.Draft202012Validator(schema_of(KINDS[document["kind"]])).is_valid(document)
+    return bool(jsonschema.Draft202012Validator(schema_of(KINDS[document["kind"]])).is_valid(document))
 
 
 def refused(text: str) -> bool:
