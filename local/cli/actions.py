@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
+from local.cli.completion import action_ids
 from local.cli.inputs import accept_options, age, record_now_option, right_now
 from local.cli.output import emit, grid, output_option, output_option_and
 from local.cli.relabel import answer_of, follow, result_lines
@@ -49,7 +50,7 @@ def _row(action: ActionSummary, now: datetime, more: Sequence[str]) -> list[str]
 
 
 @actions.command()
-@click.argument("action")
+@click.argument("action", shell_complete=action_ids)
 @output_option_and("name", "wide")
 def show(action: str, form: str) -> None:
     """Show an action with the outcome of every node."""
@@ -68,7 +69,7 @@ def show(action: str, form: str) -> None:
 
 
 @actions.command()
-@click.argument("action")
+@click.argument("action", shell_complete=action_ids)
 @output_option_and("name", "wide")
 def watch(action: str, form: str) -> int:
     """Wait for an action to end; resume it if the process that ran it is gone."""
@@ -78,7 +79,7 @@ def watch(action: str, form: str) -> int:
 
 
 @actions.command()
-@click.argument("action")
+@click.argument("action", shell_complete=action_ids)
 @record_now_option
 @output_option
 def stop(action: str, now: datetime, form: str) -> None:
@@ -90,7 +91,7 @@ def stop(action: str, now: datetime, form: str) -> None:
 
 
 @actions.command()
-@click.argument("action")
+@click.argument("action", shell_complete=action_ids)
 @record_now_option
 @output_option
 def pause(action: str, now: datetime, form: str) -> None:
@@ -101,7 +102,7 @@ def pause(action: str, now: datetime, form: str) -> None:
 
 
 @actions.command()
-@click.argument("action")
+@click.argument("action", shell_complete=action_ids)
 @record_now_option
 @output_option_and("name", "wide")
 def unpause(action: str, now: datetime, form: str) -> int:
@@ -112,7 +113,7 @@ def unpause(action: str, now: datetime, form: str) -> int:
 
 
 @actions.command()
-@click.argument("action")
+@click.argument("action", shell_complete=action_ids)
 @accept_options
 @output_option_and("name", "wide")
 def retry(action: str, form: str, **accepting: int | None) -> int:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from local.cli.cloud import service
+from local.cli.completion import revision_numbers
 from local.cli.inputs import (
     accept_options,
     age,
@@ -150,7 +151,7 @@ def commit(dry_run: bool, message: str, source: str, now: datetime, form: str, *
 
 
 @documents.command()
-@click.argument("number", type=int)
+@click.argument("number", type=int, shell_complete=revision_numbers)
 @accept_options
 @why_options
 @record_now_option
@@ -239,7 +240,7 @@ def collection_option(command: F) -> F:
 
 
 @documents.command()
-@click.argument("number", type=int)
+@click.argument("number", type=int, shell_complete=revision_numbers)
 @collection_option
 @output_option
 def show(number: int, collection: str, form: str) -> None:
@@ -296,7 +297,7 @@ def _few(names: Sequence[str], of: int) -> str:
 
 
 @documents.command()
-@click.argument("number", type=int)
+@click.argument("number", type=int, shell_complete=revision_numbers)
 @click.argument("tag")
 @record_now_option
 @output_option
@@ -306,7 +307,7 @@ def tag(number: int, tag: str, now: datetime, form: str) -> None:
 
 
 @documents.command()
-@click.argument("number", type=int)
+@click.argument("number", type=int, shell_complete=revision_numbers)
 @click.argument("tag")
 @output_option
 def untag(number: int, tag: str, form: str) -> None:

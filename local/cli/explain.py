@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from local.cli.cloud import service
+from local.cli.completion import node_names
 from local.cli.output import emit, grid, output_option
 from local.cli.stages import at
 from shared.domain.documents.finding import Place
@@ -27,7 +28,7 @@ def where_options(command: F) -> F:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=node_names)
 @click.argument("key", default="")
 @where_options
 @output_option
@@ -38,7 +39,7 @@ def explain(node: str, key: str, cluster: str | None, look_back: int, form: str)
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=node_names)
 @where_options
 @output_option
 def history(node: str, cluster: str | None, look_back: int, form: str) -> None:

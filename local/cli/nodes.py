@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from local.cli.cloud import service
+from local.cli.completion import node_names
 from local.cli.output import Failure, counted, emit, grid, grouped, output_option_and
 from shared.domain.labels.node_states import NodesRequest, NodeState, NodeStates
 from shared.domain.labels.selection import names_listed
 
 
 @click.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=node_names)
 @click.option("--cluster", help="The cluster, if there are several.")
 @click.option("--out-of-sync", is_flag=True, help="Only nodes that are out of sync.")
 @click.option("--labels", is_flag=True, help="Show every label with who holds it, too; JSON always has them.")

@@ -16,6 +16,7 @@ from ulid import ULID
 
 from local.cli.cloud import service
 from local.cli.clusters import cluster_options, clusters_asked, several
+from local.cli.completion import node_names
 from local.cli.inputs import accept_options, read_bytes, read_filter, who
 from local.cli.output import BLOCKED, ERROR, PARTIAL, STALE, Failure, emit, grid, grouped, output_option_and, talk
 from local.cli.service import ActionSummary, Ledger
@@ -34,7 +35,7 @@ EXIT = {"success": 0, "blocked": BLOCKED, "partial_success": PARTIAL, "stopped":
 
 
 @click.command()
-@click.argument("nodes", nargs=-1)
+@click.argument("nodes", nargs=-1, shell_complete=node_names)
 @click.option("--filter", "filter_file", metavar="FILE", help="Nodes that this filter selects (docs/labels.md).")
 @click.option("--all", "everything", is_flag=True, help=f"Every node of the design and of the cluster: the site action {UPDATE_SITE}.")
 @cluster_options

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from local.cli.cloud import service
+from local.cli.completion import rollout_ids
 from local.cli.inputs import accept_options, age, right_now
 from local.cli.output import BLOCKED, OK, PARTIAL, Failure, emit, grid, output_option, output_option_and
 from local.cli.relabel import if_interrupted
@@ -52,7 +53,7 @@ def start(name: str, supersede: bool, wait: bool, timeout: float | None, form: s
 
 
 @rollout.command()
-@click.argument("rollout", default="")
+@click.argument("rollout", default="", shell_complete=rollout_ids)
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many.")
 @output_option_and("name", "wide")
 def status(rollout: str, limit: int, form: str) -> None:
@@ -76,7 +77,7 @@ def _listing(found: Sequence[RolloutStatus], now: datetime, *, wide: bool) -> It
 
 
 @rollout.command()
-@click.argument("rollout", default="")
+@click.argument("rollout", default="", shell_complete=rollout_ids)
 @timeout_option
 @output_option
 def watch(rollout: str, timeout: float | None, form: str) -> int:
@@ -85,7 +86,7 @@ def watch(rollout: str, timeout: float | None, form: str) -> int:
 
 
 @rollout.command()
-@click.argument("rollout")
+@click.argument("rollout", shell_complete=rollout_ids)
 @click.argument("stage")
 @click.option("--impact", default="", metavar="DIGEST", help="The impact that you were shown. Default: it is shown now.")
 @output_option
@@ -105,7 +106,7 @@ def _shown(rollout: str, stage: str) -> str:
 
 
 @rollout.command()
-@click.argument("rollout")
+@click.argument("rollout", shell_complete=rollout_ids)
 @click.option("--reason", required=True, help="Why.")
 @output_option
 def pause(rollout: str, reason: str, form: str) -> None:
@@ -114,7 +115,7 @@ def pause(rollout: str, reason: str, form: str) -> None:
 
 
 @rollout.command()
-@click.argument("rollout")
+@click.argument("rollout", shell_complete=rollout_ids)
 @output_option
 def resume(rollout: str, form: str) -> None:
     """Resume a paused ROLLOUT."""
@@ -122,7 +123,7 @@ def resume(rollout: str, form: str) -> None:
 
 
 @rollout.command()
-@click.argument("rollout")
+@click.argument("rollout", shell_complete=rollout_ids)
 @click.option("--reason", default="", help="Why.")
 @output_option
 def abort(rollout: str, reason: str, form: str) -> None:
@@ -131,7 +132,7 @@ def abort(rollout: str, reason: str, form: str) -> None:
 
 
 @rollout.command()
-@click.argument("rollout")
+@click.argument("rollout", shell_complete=rollout_ids)
 @click.option("--reason", default="", help="Why.")
 @output_option
 def revert(rollout: str, reason: str, form: str) -> None:
@@ -140,7 +141,7 @@ def revert(rollout: str, reason: str, form: str) -> None:
 
 
 @rollout.command()
-@click.argument("rollout")
+@click.argument("rollout", shell_complete=rollout_ids)
 @accept_options
 @output_option
 def retry(rollout: str, form: str, **accepting: int | None) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from local.cli import main
 from local.steps import ROOT
 from tests.cli.conftest import Hullmark
+from tests.stories.fleet import a_policy
 
 HEAVY = ("pydantic", "msgspec", "rich", "yaml", "urllib3", "kubernetes", "google", "flask", "functions_framework", "opentelemetry")
 SCRIPT = """
@@ -48,3 +51,40 @@ def test_a_bare_command_shows_its_help(hullmark: Hullmark, arguments: tuple[str,
     ran = hullmark(*arguments)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("Usage: hullmark")
+
+
+def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """What bash would be offered for the last of these words."""
+    monkeypatch.setenv("_HULLMARK_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(("hullmark", *words)))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([])
+    monkeypatch.delenv("_HULLMARK_COMPLETE")
+    return [line.partition(",")[2] for line in capsys.readouterr().out.splitlines() if line]
+
+
+def test_a_shell_completes_ids_and_names(
+    hullmark: Hullmark,
+    site: Callable[..., str],
+    nodes: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def offered(*words: str) -> list[str]:
+        return completed(monkeypatch, capsys, *words)
+
+    assert (offered("actions", "show", ""), offered("nodes", "")) == ([], [])
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{nodes(n1={})}")
+    hullmark("documents", "stage", "-f", site(a_policy("racks", {"names": ["n1", "m2"]}, {"rack": "r7"})))
+    hullmark("documents", "commit")
+    action = hullmark("relabel", "--all", "-o", "json").json["id"]
+    assert offered("actions", "show", "") == [action]
+    assert offered("actions", "retry", "x") == []
+    assert offered("documents", "show", "") == ["1"]
+    assert offered("nodes", "") == ["m2", "n1"]
+    assert offered("explain", "n") == ["n1"]
+    assert offered("rollout", "status", "") == []
+    monkeypatch.setenv("HULLMARK_STORE", "nothing:that can be opened")
+    assert offered("actions", "show", "") == []
