@@ -3,8 +3,8 @@
     python -m bench.migrate [--files N] [--old SHARE] [--runs N]
 
 Makes the tree in a temporary folder: multi-document manifests of about 4 KB, SHARE of the files with old keys in them, one in ten a Helm
-template. Prints one JSON document: MB/s, seconds and CPU seconds (median of the runs) of each contestant, in turn, with the files in the page
-cache.
+template. Prints one JSON document: MB/s, seconds and CPU seconds (median of the runs) of each contestant, in turn, with the files in the
+page cache.
 """
 
 from __future__ import annotations
