@@ -90,7 +90,7 @@ def watch_over(progress: Progress, world: World, now: datetime) -> str:
     if progress.ended:
         world.rollouts.close(progress.id)
     announce(progress, world, now)
-    waits = asks(progress) if progress.phase == "running" else []
+    waits = asks(progress, now) if progress.phase == "running" else []
     for wait in waits:
         remind(progress, wait, world, now)
     return f"waits: {waits[0].reason}" if waits else progress.phase
@@ -172,7 +172,8 @@ def remind(progress: Progress, wait: Wait, world: World, now: datetime, impact: 
     """Say for whom it waits, where it is for somebody; again after some days."""
     if not (wait.who and wait.since):
         return
-    day = max(day for day in REMINDERS if now >= wait.since + timedelta(days=day) or day == 0)
+    days = (0,) if wait.reason == "ApprovalExpired" else REMINDERS
+    day = max(day for day in days if now >= wait.since + timedelta(days=day) or day == 0)
     waits = {"reason": wait.reason, "message": wait.message, "since": wait.since.isoformat(), "who": wait.who}
     until = ({"until": wait.until.isoformat()} if wait.until else {}) | ({"impact": impact} if impact else {})
     name = f"waits-{wait.reason}-{wait.since:%Y%m%dT%H%M%S.%f}-{day}"

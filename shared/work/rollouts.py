@@ -595,6 +595,7 @@ def _versions_shown(progress: Progress, world: World, now: datetime) -> RolloutS
     stages = [_clusters_shown(each) for each in standing.stages_shown(progress, world, now)]
     waits = next((stage for stage in stages if stage.reason), None) if progress.phase == "running" else None
     ask = progress.questions[0] if progress.questions and progress.phase == "running" else None
+    asked = standing.asks(progress, now) if ask else []
     return RolloutStatus(
         id=progress.id,
         name=progress.name,
@@ -605,19 +606,23 @@ def _versions_shown(progress: Progress, world: World, now: datetime) -> RolloutS
         started_by=progress.started.by,
         started_at=progress.started.at,
         stages=stages,
-        reason="AwaitingApproval" if ask else waits.reason if waits else progress.said.reason,
-        message=f"waits for a word on stage {ask.stage}: {standing.in_words(progress, ask.stage)}"
-        if ask
-        else waits.message
-        if waits
-        else progress.said.message,
+        reason=asked[0].reason if asked else waits.reason if waits else progress.said.reason,
+        message=_message(progress, ask, asked) if ask else waits.message if waits else progress.said.message,
         since=ask.at if ask else progress.said.at,
-        until=waits.until if waits and not ask else None,
+        until=asked[0].until if asked else waits.until if waits else None,
         who=APPROVER if ask else "",
         stage=ask.stage if ask else "",
         impact=_versions_asked(progress, ask) if ask else None,
         said_by=progress.said.by,
     )
+
+
+def _message(progress: Progress, ask: Word, asked: Sequence[Wait]) -> str:
+    from shared.work import standing
+
+    if asked[0].reason == "ApprovalExpired":
+        return asked[0].message
+    return f"waits for a word on stage {ask.stage}: {standing.in_words(progress, ask.stage)}"
 
 
 def _versions_asked(progress: Progress, ask: Word) -> ApprovalImpact:

@@ -12,9 +12,9 @@ from ulid import ULID
 
 from shared.domain.documents.kinds import RolloutSpec
 from shared.domain.rollouts.decisions import APPROVER, Wait
-from shared.domain.rollouts.progress import Progress, Said, Verb, Word, WrongPhase, given
+from shared.domain.rollouts.progress import WAITS_FOR_A_PERSON, Progress, Said, Verb, Word, WrongPhase, given
 from shared.domain.waves.decisions import Ask, Wave, WaveStage
-from shared.domain.waves.standing import NOT_FOR_VERSIONS, Waiting, approved, counted, digest_of, questions_on, waiting, wave
+from shared.domain.waves.standing import NOT_FOR_VERSIONS, Waiting, approved, counted, digest_of, lapses, questions_on, waiting, wave
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Revision
 from shared.ledger.rollouts import UnknownRollout
@@ -86,12 +86,18 @@ def ended_with_its_document(progress: Progress, world: World, now: datetime) -> 
     return world.rollouts.change(progress.id, lambda state: state if state.ended else given_word(state, "abort", said))
 
 
-def asks(progress: Progress) -> list[Wait]:
-    """What people are asked, one wait since each moment at which something was."""
-    by_moment: dict[datetime, list[str]] = {}
+def asks(progress: Progress, now: datetime) -> list[Wait]:
+    """What people are asked, one wait since each moment at which something was; what nobody has answered in time lapses."""
+    by_end: dict[datetime, list[str]] = {}
     for word in progress.questions:
-        by_moment.setdefault(word.at, []).append(_question(word))
-    return [Wait("AwaitingApproval", "; ".join(said), at, who=APPROVER) for at, said in sorted(by_moment.items())]
+        by_end.setdefault(lapses(progress, word), []).append(_question(word))
+    return [_wait(end, "; ".join(said), lapsed=now >= end) for end, said in sorted(by_end.items())]
+
+
+def _wait(end: datetime, said: str, *, lapsed: bool) -> Wait:
+    if lapsed:
+        return Wait("ApprovalExpired", f"nobody answered within {WAITS_FOR_A_PERSON.days} days: {said}", end, who=APPROVER)
+    return Wait("AwaitingApproval", said, end - WAITS_FOR_A_PERSON, end, APPROVER)
 
 
 def _question(word: Word) -> str:

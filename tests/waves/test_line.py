@@ -149,6 +149,36 @@ def test_what_people_are_asked_is_told_and_their_word_lets_it_go(site: Waved) ->
     assert site.runs("p") == ["1.30.4"]
 
 
+def test_a_question_is_told_again_after_a_day_and_a_week_and_lapses_after_thirty_days_until_it_is_asked_again(site: Waved) -> None:
+    fleet_of(site, document=rollout([{**STAGES[0], "approval": "after"}]))
+    site.begun()
+    site.night(0)
+    site.night(0, 10)
+    site.night(1)
+    asked = site.now
+
+    def told(days: int) -> list[str]:
+        """What was told about it by that day, once the rollout was looked at."""
+        site.now = asked + timedelta(days=days)
+        site.world.bus.publish(RolloutStep.TOPIC, [RolloutStep(rollout=site.world.rollouts.open()[0]).outgoing()])
+        site.cloud.drain()
+        return [str(each["reason"]) for each in site.notices("rollout.waits")]
+
+    assert [len(told(days)) for days in (0, 0, 1, 3, 8, 29)] == [1, 1, 2, 2, 3, 3]
+    assert told(31) == [*["AwaitingApproval"] * 3, "ApprovalExpired"]
+    assert told(39)[3:] == ["ApprovalExpired"]
+    assert site.status().reason == "ApprovalExpired"
+    impact = site.status().impact
+    assert impact
+    with pytest.raises(WrongPhase, match="asks again"):
+        site.says("approve", stage="dev", impact=impact.digest)
+    site.says("retry")
+    assert site.status().reason == "AwaitingApproval"
+    site.says("approve", stage="dev", impact=impact.digest)
+    site.night(45)
+    assert site.runs("p") == ["1.30.4"]
+
+
 def test_a_version_is_never_taken_back(site: Waved) -> None:
     fleet_of(site)
     site.begun()

@@ -17,14 +17,12 @@ from msgspec import structs
 from shared.domain.documents.kinds import REST
 from shared.domain.holds import Hold
 from shared.domain.rollouts.health import AGAIN, named, newest_stage, watched
-from shared.domain.rollouts.progress import HEALTHY, RUNNING, Batch, Doubts, Fact, Progress, Said, When, given
+from shared.domain.rollouts.progress import HEALTHY, RUNNING, WAITS_FOR_A_PERSON, Batch, Doubts, Fact, Progress, Said, When, given
 
 BATCH = 5000
 """Nodes of one batch at most: its request names them."""
 WEIGHED_FOR = timedelta(minutes=5)
 """How long a count of pods may be old when a stage opens by it."""
-WAITS_FOR_A_PERSON = timedelta(days=30)
-"""After so long without a person's word a rollout stops."""
 APPROVER = "somebody who may approve it: `hullmark rollout approve`"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -13,6 +13,8 @@ Pending = Literal["", "finish", "revert", "back"]
 ENDED: frozenset[Phase] = frozenset({"aborted", "superseded", "reverted", "done"})
 When = Literal["before", "after"]
 Verb = Literal["start", "place", "open", "approve", "pause", "resume", "stop", "retry", "abort", "supersede", "revert", "end", "settle"]
+WAITS_FOR_A_PERSON = timedelta(days=30)
+"""After so long without a person's word a rollout stops; of one for versions, the question lapses."""
 
 
 class Stage(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from shared.domain.documents.kinds import RolloutSpec, StageSpec, seconds, stages_of
-from shared.domain.rollouts.progress import Opening, Progress, Said, Verb, Word, WrongPhase
+from shared.domain.rollouts.progress import WAITS_FOR_A_PERSON, Opening, Progress, Said, Verb, Word, WrongPhase
 from shared.domain.versions.decisions import Update
 from shared.domain.versions.held import BEFORE_STAGE, Held
 from shared.domain.versions.plans import ClusterPlan, going
@@ -133,6 +133,11 @@ def questions_on(progress: Progress, stage: str) -> list[Word]:
     return [word for word in progress.questions if word.stage == stage]
 
 
+def lapses(progress: Progress, question: Word) -> datetime:
+    """When a question that nobody has answered lapses. A retry asks it again."""
+    return max(question.at, progress.retried_at or question.at) + WAITS_FOR_A_PERSON
+
+
 def digest_of(rollout: str, questions: Iterable[Word]) -> str:
     """What an approval names: the same as long as the same is asked."""
     return hashlib.sha256(json.dumps([rollout, sorted(word.about for word in questions)]).encode()).hexdigest()[:16]
@@ -144,6 +149,9 @@ def approved(progress: Progress, stage: str, said: Said) -> Progress:
     if progress.phase != "running" or not meant:
         waiting = ", ".join(sorted({word.stage for word in progress.questions})) or "none"
         raise WrongPhase(f"rollout {progress.id} waits for no word on stage {stage or 'none'} (on {waiting}): nothing was approved")
+    if any(lapses(progress, word) <= said.at for word in meant):
+        within = f"nobody answered on stage {stage} within {WAITS_FOR_A_PERSON.days} days"
+        raise WrongPhase(f"rollout {progress.id}: {within}, and nothing was approved: `hullmark rollout retry {progress.id}` asks again")
     words = [structs.replace(word, by=said.by, at=said.at) for word in meant]
     rest = [word for word in progress.questions if word.stage != stage]
     what = ", ".join(str(Ask(*word.about)) for word in meant)
