@@ -155,23 +155,24 @@ class _Path:
 
     def next(self, look: _Look) -> datetime | None:
         """When to look again after nothing went: something counts as something else, a hold ends, or an expiry presses."""
-        moments = [self.timeline.changes_after(look.at)]
+        change = self.timeline.changes_after(look.at)
+        moments = [change + TICK] if change and change < NEVER else []
         if self.cluster.running:  # by the next window its provider is through
             self.cluster = replace(self.cluster, running="")
-            moments.append(look.until)
+            moments.append(look.until + TICK)
         for decision in look.decisions:
-            moments.append(decision.held.until - TICK if decision.held and decision.held.until else None)
+            if decision.held and decision.held.until:
+                moments.append(decision.held.until)
             moments += self._pressing(decision)
-        ahead = [moment for moment in moments if moment and look.at <= moment < NEVER]
-        return min(ahead) + TICK if ahead else None
+        return min((moment for moment in moments if look.at < moment < NEVER), default=None)
 
-    def _pressing(self, decision: Decision) -> list[datetime | None]:
+    def _pressing(self, decision: Decision) -> list[datetime]:
         """When its last window before the expiry begins, and when its stage goes ahead of the later ones."""
         if decision.expires is None or decision.expires >= NEVER or decision.forced is None:
             return []
         last = self.cluster.window.last_before(decision.expires)
         ahead = self.course.ahead(self.cluster, decision) if self.course else None
-        return [last[0] - TICK if last else None, ahead - TICK if ahead else None]
+        return [*([last[0]] if last else []), *([ahead] if ahead else [])]
 
 
 class _Together:
