@@ -19,6 +19,8 @@ from tests.versions.test_command import FLEET
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ELSEWHERE = ("gcloud", "aws", "kubectl", "docker", "terraform", "curl")
 """Programs that speak to what a test has not: their commands are not run."""
+HERE = ("mkdir", "cat")
+"""Programs that a test runs."""
 INLINE = re.compile(r"`(?:\$ )?hullmark ([^`]+)`")
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  nodeSelector:\n    beta.kubernetes.io/os: linux\n"
 
@@ -63,6 +65,8 @@ def check(command: Command, page: Path, shell: Shell) -> None:
             if not command.needs:
                 ran = shell.run(Command(part, command.line, command.comment))
                 assert ran.code in command.codes, f"{where}\n{ran.out}{ran.err}"
+        elif program in HERE:
+            assert shell.run(command).code == 0, where
         else:
             assert program in (*ELSEWHERE, "export") or "=" in program, f"{where}: neither run nor known: see tests/pages.py"
 

@@ -200,3 +200,19 @@ def test_the_pre_commit_hook_is_a_command_that_runs(hullmark: Hullmark) -> None:
     assert hullmark(*arguments, "site").code == 0
     Path("site/bad.yaml").write_text("kind: NodeLabelPolicy\n")
     assert hullmark(*arguments, *hook["args"]).code == 1
+
+
+@pytest.mark.parametrize("workflow", ["merge", "drift"])
+def test_a_workflow_without_its_settings_writes_to_no_store_of_its_own(workflow: str, tmp_path: Path) -> None:
+    """An unset variable of GitHub's is an empty one; the command would take a store in the runner's folder, and all would look well."""
+    (script,) = runs(GITHUB / f"{workflow}.yml")
+    ran = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script],
+        env={"PATH": str(tmp_path), "HULLMARK_SERVER": "", "GITHUB_STEP_SUMMARY": "/dev/null"},
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode != 0
+    assert "set the variable HULLMARK_SERVER" in ran.stderr
