@@ -155,3 +155,9 @@ def test_the_policy_names_the_one_script_by_its_hash(door: FrontDoor) -> None:
     assert f"script-src 'sha256-{known}';" in policy
     assert "default-src 'none'" in policy
     assert "connect-src 'self'" in policy
+
+
+def test_the_script_of_the_api_page_is_kept_by_a_browser(door: FrontDoor) -> None:
+    first = door.get("/reference/redoc.js")
+    assert (first.status_code, first.mimetype, len(first.data) > 500_000) == (200, "text/javascript", True)
+    assert door.get("/reference/redoc.js", headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
