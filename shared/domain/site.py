@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from shared.domain.documents import airship
 from shared.domain.documents.access import Access, Outdated
@@ -45,11 +46,17 @@ API_VERSIONS: Mapping[str, str] = dict.fromkeys(KINDS, API_VERSION) | dict.fromk
 """Every kind that a site may hold beside documents with a `schema`."""
 
 
-class Context(NamedTuple):
+class Context:
     """What a check may look at beside the documents: the documents before the change, and the time."""
 
-    previous: Sequence[Document] = ()
-    now: datetime | None = None
+    def __init__(self, previous: Iterable[Source], now: datetime | None) -> None:
+        self._sources = previous
+        self.now = now
+
+    @functools.cached_property
+    def previous(self) -> Sequence[Document]:
+        """The documents before the change, read when a check asks for them: few do."""
+        return read(self._sources)[0]
 
 
 def check_aliases(written: Iterable[tuple[Document, LabelAliases]]) -> Iterator[Problem]:
@@ -139,12 +146,12 @@ def check(
 def examine(sources: Iterable[Source], previous: Iterable[Source] = (), now: datetime | None = None) -> tuple[Site, list[Problem]]:
     """A site as far as it can be resolved, with its warnings, and every problem; both in the order of files and lines."""
     sources = list(sources)
-    documents, problems = read(sources)
+    documents, problems = read(sources, packing=(airship.NODE,))
     site = Site(document_count=len(documents))
     by_kind: dict[str, list[Document]] = {}
     schemas: list[Document] = []
     for document in documents:
-        if "kind" not in document.data:
+        if document.is_packed or "kind" not in document.data:
             schemas.append(document)
             site.warnings += _misspelt_schema(document)
         elif (refused := _foreign(document)) is not None:
@@ -155,7 +162,7 @@ def examine(sources: Iterable[Source], previous: Iterable[Source] = (), now: dat
     for kind in KINDS:
         shaped.add(by_kind.get(kind, ()))
     site.gardener = {kind: by_kind[kind] for kind in GARDENER_KINDS if kind in by_kind}
-    context = Context(read(previous)[0], now)
+    context = Context(previous, now)
     problems += [*check_aliases(shaped.written(LabelAliases)), *check_pod_policies(shaped.each(PodLabelPolicy))]
     problems += _versions(site, shaped.written(Cluster), context)
     problems += shaped.check_clusters()
@@ -163,7 +170,7 @@ def examine(sources: Iterable[Source], previous: Iterable[Source] = (), now: dat
     allowed = frozenset(key for rules in shaped.models(LabelRules) for key in rules.spec.allow_protected)
     problems += shaped.check_labels(allowed)
     generated = [airship.Generated(each.spec.from_, each.spec.key, each.title) for each in shaped.models(GeneratedLabels)]
-    design = airship.resolve(schemas, generated, allowed, context.previous)
+    design = airship.resolve(schemas, generated, allowed, lambda: context.previous)
     problems += design.problems
     site.warnings += design.warnings
     site.policies = shaped.policies()

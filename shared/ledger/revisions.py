@@ -453,7 +453,7 @@ class Revisions:
 
         everything = {name: (key, self.staged(key)) for name, key in sorted(keys.items())}
         collections = {name: collection for name, collection in everything.items() if not collection[1].removed}
-        before = self.sources(previous.number) if previous else ()
+        before = (source for earlier in (previous,) if earlier for source in self.sources(earlier.number))  # read where a check asks
         site = load(_told_apart({name: staged for name, (_, staged) in collections.items()}), previous=before, now=now)
         return Proposal(base, staged, collections, site)
 

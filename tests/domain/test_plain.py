@@ -63,7 +63,7 @@ def lines(draw: st.DrawFn) -> str:
 def by_events(text: str) -> list[tuple[int, Any, list[parsing.Flaw]]]:
     """The file as the parser's events give it."""
 
-    def nothing(_: str) -> Iterator[tuple[int, Any]]:
+    def nothing(_: str, __: object) -> Iterator[tuple[int, Any]]:
         raise plain.NotPlain
 
     with patch.object(plain, "documents", nothing):

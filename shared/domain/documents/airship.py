@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import ipaddress
 import itertools
+import operator
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +49,7 @@ class Design:
 
 
 def resolve(
-    documents: Iterable[Document], generated: Sequence[Generated], allowed: frozenset[str], previous: Sequence[Document] = ()
+    documents: Iterable[Document], generated: Sequence[Generated], allowed: frozenset[str], previous: Callable[[], Sequence[Document]] = tuple
 ) -> Design:
     """Resolve a site. `generated`: what Hullmark's documents ask for (the Region may ask for more); `allowed`: protected keys that
     the rules let a site declare; `previous`: the documents before the change.
@@ -90,7 +92,7 @@ class _Resolver:
         hardware: set[str],
         generated: list[Generated],
         allowed: frozenset[str],
-        previous: Sequence[Document],
+        previous: Callable[[], Sequence[Document]],
     ) -> None:
         self.design = design
         self.layered = layered
@@ -101,7 +103,8 @@ class _Resolver:
         self.profiles: dict[str, Rendered] = {}
         self.compiled: dict[str, _Effective | None] = {}
         self.racks: dict[str, dict[str, str]] = {}
-        self.addresses: dict[str, str] = {}
+        self.addresses = array("q")
+        """A hash of each address: two that are alike are looked at closely, and a hundred thousand nodes need no map of their addresses."""
         self.hints: dict[str, str] = {}
         """What a missing profile may have meant: looked up once, however many nodes name it."""
         self.told: set[int] = set()
@@ -116,9 +119,13 @@ class _Resolver:
         sound = {name: self.is_sound(profile, _HOST) for name, profile in self.profiles.items()}
         for name in self.profiles:
             self.compiled.setdefault(name, None) if not sound[name] else self.profile(name)
+        sound_nodes = []
         for node in self.unique(NODE):
-            if self.is_sound(node, _HOST):
-                self.node(node)
+            opened = node.opened()
+            if self.is_sound(opened, _HOST):
+                self.node(opened)
+                sound_nodes.append(node)
+        self.check_addresses(sound_nodes)
 
     def unique(self, kind: str) -> Iterator[Rendered]:
         """The documents of a kind, one of each name."""
@@ -265,7 +272,7 @@ class _Resolver:
         if not _HOST_NAME.fullmatch(name):
             message = f"{name!r} is no host name: 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends"
             self.problem(rendered.document.problem(("metadata", "name"), "Invalid", message))
-        self.check_addresses(rendered)
+        self.note_addresses(rendered)
         effective = self.effective(rendered)
         if effective is None:
             return
@@ -309,24 +316,35 @@ class _Resolver:
     def earlier(self) -> Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]:
         """The contents of the documents before the change, by kind and name."""
         found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-        for document in self.previous:
+        for document in self.previous():
             found.setdefault((document.kind, document.name), []).append(document.data)
         return found
 
-    def check_addresses(self, rendered: Rendered) -> None:
+    def note_addresses(self, rendered: Rendered) -> None:
+        """A node needs an address. Whether they are its own is judged when all are known."""
         addresses = (rendered.data or {}).get("addressing")
         if not addresses:
             self.problem(rendered.problem(("data", "addressing"), "Required", f"{rendered.name} has no address: give at least one"))
             return
-        for number, entry in enumerate(addresses):
-            address = entry["address"]
-            if address.lower() == "dhcp":
-                continue
-            first = self.addresses.setdefault(_ip(address), rendered.name)
-            if first != rendered.name or any(_ip(other["address"]) == _ip(address) for other in addresses[:number]):
-                where = "itself" if first == rendered.name else first
-                message = f"{address} belongs to {where} already: an address has one owner"
-                self.problem(rendered.problem(("data", "addressing", number, "address"), "Duplicate", message))
+        self.addresses.extend([hash(_ip(address)) for entry in addresses if (address := entry["address"]).lower() != "dhcp"])
+
+    def check_addresses(self, nodes: Iterable[Rendered]) -> None:
+        """An address has one owner."""
+        hashes = sorted(self.addresses)
+        if not any(map(operator.eq, hashes, itertools.islice(hashes, 1, None))):
+            return
+        owners: dict[str, str] = {}
+        for rendered in nodes:
+            addresses = (rendered.data or {}).get("addressing") or ()
+            for number, entry in enumerate(addresses):
+                address = entry["address"]
+                if address.lower() == "dhcp":
+                    continue
+                first = owners.setdefault(_ip(address), rendered.name)
+                if first != rendered.name or any(_ip(other["address"]) == _ip(address) for other in addresses[:number]):
+                    where = "itself" if first == rendered.name else first
+                    message = f"{address} belongs to {where} already: an address has one owner"
+                    self.problem(rendered.problem(("data", "addressing", number, "address"), "Duplicate", message))
 
     def with_generated(self, rendered: Rendered, node: _Effective, profile: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The labels and sources with the generated ones over them."""

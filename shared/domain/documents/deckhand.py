@@ -18,6 +18,7 @@ DEFAULT_ORDER = ("global", "region", "type", "site")
 MAX_LAYERS = 100
 METHODS = ("merge", "replace", "delete")
 
+OWN: Any = object()
 _WHERE = ("metadata", "layeringDefinition")
 
 
@@ -26,8 +27,18 @@ class Rendered:
     """A document with its data as layering leaves it, and the documents that it was built on, nearest first."""
 
     document: Document
-    data: Any
+    built: Any = OWN
+    """What layering made of its data; OWN where that is what it says itself."""
     ancestors: tuple[Document, ...] = ()
+
+    @property
+    def data(self) -> Any:
+        """Its data as layering leaves it."""
+        return self.document.data.get("data") if self.built is OWN else self.built
+
+    def opened(self) -> Rendered:
+        """The same with its data at hand, for who looks at it many times and then forgets it."""
+        return Rendered(self.document, self.data, self.ancestors)
 
     @property
     def name(self) -> str:
@@ -67,7 +78,7 @@ class _Layering:
             document for document in self.documents if any(_metadata(document).get(name) for name in ("layeringDefinition", "replacement"))
         ]
         if not layered:
-            return [Rendered(document, document.data.get("data")) for document in self.documents]
+            return [Rendered(document) for document in self.documents]
         broken = {id(document) for document in layered if not self.is_well_formed(document)}
         if any(_definition(document).get("parentSelector") for document in layered):
             self.index()
@@ -165,9 +176,8 @@ class _Layering:
         return self.rendered[id(document)]
 
     def build(self, document: Document) -> Rendered | None:
-        own = document.data.get("data")
         if id(document) not in self.parents:
-            return Rendered(document, own)
+            return Rendered(document)
         parent = self.parents[id(document)]
         if parent is None:
             return None
@@ -177,7 +187,8 @@ class _Layering:
             return None
         actions = _definition(document).get("actions") or []
         if not actions:
-            return Rendered(document, own)
+            return Rendered(document)
+        own = document.data.get("data")
         data = below.data if below.data is not None else {}
         for number, action in enumerate(actions):
             try:

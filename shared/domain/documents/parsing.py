@@ -83,7 +83,7 @@ def values(data: bytes) -> Iterator[tuple[int, Any, list[Flaw]]]:
             return
         taken = 0
         try:
-            for line, value in plain.documents(text):
+            for line, value in plain.documents(text, _alone):
                 yield line, value, []
                 taken += 1
         except plain.NotPlain:
@@ -93,6 +93,20 @@ def values(data: bytes) -> Iterator[tuple[int, Any, list[Flaw]]]:
     except yaml.YAMLError as error:
         line = _line_in(data, error)
         yield line, None, [*flaws, Flaw(line, (), "Syntax", syntax_message(error))]
+
+
+def _alone(part: str) -> list[tuple[int, Any]]:
+    """The documents of a part of a file, read without the rest. Raises NotPlain where the rest may matter, or something is wrong."""
+    if _NOT_ALONE.search(part):
+        raise plain.NotPlain
+    flaws: list[Flaw] = []
+    try:
+        found = list(_Builder(part.encode(), flaws).documents())
+    except (_Broken, yaml.YAMLError) as error:
+        raise plain.NotPlain from error
+    if any(wrong for *_, wrong in found):
+        raise plain.NotPlain
+    return [(line, value) for line, value, _ in found]
 
 
 def _text(data: bytes) -> str:
@@ -183,6 +197,8 @@ _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
 """What the parser says, in words: the first whose marks are all in it. `{begun}` says where the thing that is broken begins."""
 
 
+_NOT_ALONE = re.compile(r"[&*%\ufeff]|^(?:---|\.\.\.)", re.MULTILINE)
+"""What may belong to another document of the file, or count towards what the file may hold."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _CONSTANTS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}

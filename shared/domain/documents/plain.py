@@ -9,7 +9,7 @@ left to the reader in `parsing`, which also says what is wrong and where.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import yaml_rs
@@ -42,8 +42,7 @@ _CONTENT = rf"(?:- {{1,3}}){{1,4}}+(?:{_MEMBER}|{_VALUE})|{_MEMBER}"
 _LINE = rf" {{0,40}}+(?:{_CONTENT})?+ *+(?:(?<![^ \n])#{_PRINTABLE}*+)?+\n"
 """Indented by so little that no document of such lines nests deeper than is allowed."""
 _DOCUMENT = re.compile(f"(?:{_LINE})*+", re.ASCII)
-_MARK = re.compile(r"^(?:\.\.\. *\n)?--- *\n", re.MULTILINE)
-_END = re.compile(r"(?<=\n)\.\.\. *\n\Z")
+_MARK = re.compile(r"--- *\n")
 _SOMETHING = re.compile(r"^ *[^ #\n]", re.MULTILINE)
 
 
@@ -51,16 +50,31 @@ class NotPlain(Exception):
     """The document has something that is left to the other reader."""
 
 
-def documents(text: str) -> Iterator[tuple[int, Any]]:
-    """The first line and the value of each document of a file, as `parsing` would read them. Raises NotPlain at the first that is not."""
+Documents = Iterable[tuple[int, Any]]
+"""The first line, counted from 1, and the value of each."""
+
+
+def _nothing(part: str) -> Documents:
+    raise NotPlain
+
+
+def documents(text: str, otherwise: Callable[[str], Documents] = _nothing) -> Iterator[tuple[int, Any]]:
+    """The first line and the value of each document of a file, as `parsing` would read them. `otherwise` reads a part that is not plain, or
+    raises NotPlain.
+    """
     if not text.endswith("\n"):
         text += "\n"
-    text = _END.sub("", text)
+    if (body := text.rstrip(" \n")).endswith("\n..."):
+        text = body[:-3]
     line, start = 1, 0
     for end, following in _parts(text):
         content = _SOMETHING.search(text, start, end)
         if content is not None:
-            yield line + text.count("\n", start, content.start()), _value(text, start, end)
+            if _DOCUMENT.fullmatch(text, start, end):
+                yield line + text.count("\n", start, content.start()), _value(text[start:end])
+            else:
+                for within, value in otherwise(text[start:end]):
+                    yield line + within - 1, value
         elif not _DOCUMENT.fullmatch(text, start, end):
             raise NotPlain
         elif start:  # a mark with nothing behind it is an empty document; comments before the first mark are none
@@ -71,15 +85,16 @@ def documents(text: str) -> Iterator[tuple[int, Any]]:
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
     """Where each document ends, and where the next one begins, behind its mark."""
-    for mark in _MARK.finditer(text):
-        yield mark.span()
+    at = 0 if text.startswith("---") else text.find("\n---") + 1 or -1
+    while at >= 0:
+        if mark := _MARK.match(text, at):
+            yield (at - 4 if text.endswith("\n...\n", 0, at) else at), mark.end()
+        at = text.find("\n---", at) + 1 or -1
     yield len(text), len(text)
 
 
-def _value(text: str, start: int, end: int) -> Any:
-    if not _DOCUMENT.fullmatch(text, start, end):
-        raise NotPlain
+def _value(document: str) -> Any:
     try:
-        return yaml_rs.loads(text[start:end], parse_datetime=False)
+        return yaml_rs.loads(document, parse_datetime=False)
     except yaml_rs.YAMLDecodeError as error:
         raise NotPlain from error

@@ -5,10 +5,12 @@ Who only needs the shapes does not pay for YAML: the parser is imported by the f
 
 from __future__ import annotations
 
+import functools
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,13 +47,32 @@ class Document:
     kind: str
     """`NodeLabelPolicy`, `drydock/BaremetalNode/v1` (a Deckhand schema), `CloudProfile`; empty where the document has none."""
     name: str
-    data: Mapping[str, Any]
+    content: Mapping[str, Any] | bytes = field(repr=False)
+    """What it holds; packed where there may be very many of its kind (see `packed`)."""
     source: Source | None = field(default=None, repr=False, compare=False)
     """Where lines are found again; None for a document that no file holds (its line then serves for every path)."""
     within: Path = ()
     """Where it stands in its YAML document: `("items", 3)` in a List, else empty."""
     root: int = 0
     """The first line of that List; 0 outside of one."""
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What it holds. Don't change it."""
+        return _unpacked(self.content) if isinstance(self.content, bytes) else self.content
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its data is kept packed: it is a document with a `schema` then."""
+        return isinstance(self.content, bytes)
+
+    def packed(self) -> Document:
+        """The same in a tenth of the memory; each look at its data unpacks it, except where the last look was at the same document."""
+        try:
+            content = msgspec.msgpack.encode(self.content)
+        except OverflowError:  # a number that only Python holds
+            return self
+        return Document(self.file, self.index, self.line, self.kind, self.name, content, self.source, self.within, self.root)
 
     @property
     def title(self) -> str:
@@ -98,10 +119,17 @@ class DocumentsRefused(Exception):
         super().__init__("\n".join(f"{p.file}:{p.line}: {p.document}: {p.path}: {p.message}" for p in problems))
 
 
-def read(sources: Iterable[Source]) -> tuple[list[Document], list[Problem]]:
+@functools.lru_cache(maxsize=1)
+def _unpacked(content: bytes) -> Mapping[str, Any]:
+    data: dict[str, Any] = msgspec.msgpack.decode(content)
+    return data
+
+
+def read(sources: Iterable[Source], packing: Collection[str] = ()) -> tuple[list[Document], list[Problem]]:
     """Every document of these files in order, and everything that cannot be read. A file that breaks off keeps what stood before.
 
-    Lists (`kind: List`, `ShootList`) are unfolded; empty documents and empty files are nothing.
+    Lists (`kind: List`, `ShootList`) are unfolded; empty documents and empty files are nothing. `packing`: schemas of which there may be very
+    many, whose documents are kept packed.
     """
     from shared.domain.documents.parsing import values
 
@@ -113,7 +141,9 @@ def read(sources: Iterable[Source]) -> tuple[list[Document], list[Problem]]:
             if isinstance(value, dict):
                 document = Document(source.file, index, line, _kind(value), _name(value), value, source)
             problems += [Problem(source.file, flaw.line, document.title, path_text(flaw.path), flaw.type, flaw.message) for flaw in flaws]
-            if isinstance(value, dict):
+            if document.kind in packing and "kind" not in document.data:
+                documents.append(document.packed())
+            elif isinstance(value, dict):
                 documents.extend(_unfold(document, problems))
             elif value is not None:
                 message = f"a document is a mapping with `kind` or `schema`; this one is {type_name(value)}"
@@ -219,7 +249,7 @@ def _path_of(text: str) -> Path:
 
 def _kind(data: Mapping[str, Any]) -> str:
     kind = data.get("kind") if "kind" in data else data.get("schema")
-    return kind if isinstance(kind, str) else ""
+    return sys.intern(kind) if isinstance(kind, str) else ""
 
 
 def _name(data: Mapping[str, Any]) -> str:
