@@ -153,8 +153,8 @@ class Proposal:
     """The revision that it follows."""
     staged: dict[str, str]
     """By collection, the staged object that it takes from the buffers."""
-    collections: dict[str, tuple[str, Staged]]
-    """All its collections, with their keys."""
+    collections: dict[str, Collection]
+    """All its collections."""
     site: Site
 
     @property
@@ -451,10 +451,16 @@ class Revisions:
     ) -> Proposal:
         from shared.domain.site import load
 
-        everything = {name: (key, self.staged(key)) for name, key in sorted(keys.items())}
-        collections = {name: collection for name, collection in everything.items() if not collection[1].removed}
+        everything = {name: self.staged(key) for name, key in sorted(keys.items())}
+        staying = {name: each for name, each in everything.items() if not each.removed}
+        sources = _told_apart(staying)
+        collections = {
+            name: Collection(staged=keys[name], digest=each.digest, files=[file for file, _ in each.files])
+            for name, each in staying.items()
+        }
+        del everything, staying  # their text is in the sources
         before = (source for earlier in (previous,) if earlier for source in self.sources(earlier.number))  # read where a check asks
-        site = load(_told_apart({name: staged for name, (_, staged) in collections.items()}), previous=before, now=now)
+        site = load(sources, previous=before, now=now)
         return Proposal(base, staged, collections, site)
 
     def _made(self, proposal: Proposal, by: str, now: datetime, message: str, source: str, impact: RevisionImpact | None = None) -> bool:
@@ -505,11 +511,8 @@ class Revisions:
             objects=objects,
             by=by,
             at=now,
-            digest=_digest([(name, staged.digest) for name, (_, staged) in collections.items()]),
-            collections={
-                name: Collection(staged=key, digest=staged.digest, files=[file for file, _ in staged.files])
-                for name, (key, staged) in collections.items()
-            },
+            digest=_digest([(name, collection.digest) for name, collection in collections.items()]),
+            collections=collections,
             label_keys=_keys_of(site.nodes.values()),
             documents=site.document_count,
             nodes=len(site.nodes),

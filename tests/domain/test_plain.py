@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,13 @@ def check_same(text: str) -> None:
 @given(st.lists(lines(), max_size=9).map("\n".join), st.sampled_from(["", "\n"]))
 def test_a_file_reads_the_same_natively_and_from_events(text: str, end: str) -> None:
     check_same(text + end)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_marks_in_any_order_read_the_same(end: str) -> None:
+    for length in range(1, 5):
+        for rows in itertools.product(["...", "---", "# c", "a: b", "a: |", " t", ""], repeat=length):
+            check_same("\n".join(rows) + end)
 
 
 VALUE = st.recursive(

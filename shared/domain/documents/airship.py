@@ -10,6 +10,7 @@ import ipaddress
 import itertools
 import operator
 import re
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +50,10 @@ class Design:
 
 
 def resolve(
-    documents: Iterable[Document], generated: Sequence[Generated], allowed: frozenset[str], previous: Callable[[], Sequence[Document]] = tuple
+    documents: Iterable[Document],
+    generated: Sequence[Generated],
+    allowed: frozenset[str],
+    previous: Callable[[], Sequence[Document]] = tuple,
 ) -> Design:
     """Resolve a site. `generated`: what Hullmark's documents ask for (the Region may ask for more); `allowed`: protected keys that
     the rules let a site declare; `previous`: the documents before the change.
@@ -105,6 +109,8 @@ class _Resolver:
         self.racks: dict[str, dict[str, str]] = {}
         self.addresses = array("q")
         """A hash of each address: two that are alike are looked at closely, and a hundred thousand nodes need no map of their addresses."""
+        self.alike: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Lists of tags, so that nodes with the same tags share one."""
         self.hints: dict[str, str] = {}
         """What a missing profile may have meant: looked up once, however many nodes name it."""
         self.told: set[int] = set()
@@ -281,9 +287,10 @@ class _Resolver:
         labels, sources = effective.labels, effective.sources
         if self.generated:
             labels, sources = self.with_generated(rendered, effective, profile)
-        self.design.nodes[name] = DesignNode(
-            name, labels, sources, tuple(effective.tags), rack, self.racks.get(rack, _NO_LABELS), profile, effective.hardware_profile or ""
-        )
+        tags = tuple(effective.tags)
+        tags, rack, profile = self.alike.setdefault(tags, tags), sys.intern(rack), sys.intern(profile)
+        hardware = sys.intern(effective.hardware_profile or "")
+        self.design.nodes[name] = DesignNode(name, labels, sources, tags, rack, self.racks.get(rack, _NO_LABELS), profile, hardware)
 
     def check_hardware(self, rendered: Rendered, node: _Effective) -> None:
         """A node needs a hardware profile, from any profile of its chain. Only what a node has must be there: sites keep profiles

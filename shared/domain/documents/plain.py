@@ -62,9 +62,7 @@ def documents(text: str, otherwise: Callable[[str], Documents] = _nothing) -> It
     """The first line and the value of each document of a file, as `parsing` would read them. `otherwise` reads a part that is not plain, or
     raises NotPlain.
     """
-    if not text.endswith("\n"):
-        text += "\n"
-    if (body := text.rstrip(" \n")).endswith("\n..."):
+    if (body := text.rstrip(" \n")).endswith("\n...") and _SOMETHING.search(body.rpartition("\n---")[2][:-3]):
         text = body[:-3]
     line, start = 1, 0
     for end, following in _parts(text):
@@ -88,7 +86,7 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
     at = 0 if text.startswith("---") else text.find("\n---") + 1 or -1
     while at >= 0:
         if mark := _MARK.match(text, at):
-            yield (at - 4 if text.endswith("\n...\n", 0, at) else at), mark.end()
+            yield at, mark.end()
         at = text.find("\n---", at) + 1 or -1
     yield len(text), len(text)
 

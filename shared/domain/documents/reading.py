@@ -128,8 +128,8 @@ def _unpacked(content: bytes) -> Mapping[str, Any]:
 def read(sources: Iterable[Source], packing: Collection[str] = ()) -> tuple[list[Document], list[Problem]]:
     """Every document of these files in order, and everything that cannot be read. A file that breaks off keeps what stood before.
 
-    Lists (`kind: List`, `ShootList`) are unfolded; empty documents and empty files are nothing. `packing`: schemas of which there may be very
-    many, whose documents are kept packed.
+    Lists (`kind: List`, `ShootList`) are unfolded; empty documents and empty files are nothing. `packing`: schemas of which there may be
+    very many, whose documents are kept packed.
     """
     from shared.domain.documents.parsing import values
 
