@@ -74,7 +74,7 @@ years: $(LOCKED) ## 500 clusters through three years of versions, waves, freezes
 mutants: $(LOCKED) ## Plant every bug of tests/mutants/planted.yaml, one after the other; each must be caught
 	@$(BIN)/python -m tests.mutants $(ONLY)
 
-BENCHES = relabel kube_clients chain events cold_start design versions migrate pods growth releases rollouts health
+BENCHES = relabel kube_clients chain events cold_start design versions migrate pods growth releases rollouts health impact
 bench: $(LOCKED) kube $(BENCHES:%=bench-%) ## Every benchmark, as ratios measured side by side in one run (a quiet machine helps)
 
 bench-%: $(LOCKED)

@@ -137,6 +137,8 @@ def test_the_role_for_it_in_the_examples_is_enough_and_lets_nobody_read_a_pod_by
                 assert nobody.daemon_sets(["n1"]) == {"default/cni": {"n1"}}
                 break
         assert nobody.unschedulable() == {}
+        assert [list(listed) for listed in (nobody.budgets(), nobody.placed(["n2"]))] == [[], []], "plan --impact needs it, too"
+        assert [each.name for each in nobody.daemon_set_pods()] == ["default/cni"]
         with pytest.raises(Refused):
             nobody.pod("default", "cni-00159")
         with pytest.raises(Refused):
@@ -168,3 +170,25 @@ def test_a_table_without_the_columns_that_count_is_no_answer() -> None:
     body = b'{"metadata": {}, "columnDefinitions": [{"name": "Name"}], "rows": []}'
     with pytest.raises(Unavailable, match="a table without the columns Name and Status: Name"):
         list(statuses(tables.decode(body)))
+
+
+@pytest.mark.real
+def test_pods_to_judge_are_listed_node_by_node_or_all_of_them_and_those_that_are_over_are_left_out(
+    real_cluster: Kubernetes, real_fleet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.adapters.kubernetes_scheduling.PAGE", 2)
+    for number in range(4):
+        real_fleet.create(f"n{number}")
+        real_fleet.set_daemon_set(f"n{number}", "kube-system/cni", True)
+    real_fleet.set_pod("kube-system", "cni-00158", {"phase": "Succeeded"})  # of n0
+    real_fleet.set_unschedulable("default", 1)
+    asked = _watched_requests(real_cluster, monkeypatch)
+    one = list(real_cluster.placed(["n1"]))
+    assert sorted((pod.name, pod.spec.node_name) for pod in one) == [("cni-00159", "n1"), ("waits-0", ""), ("waits-1", "")]
+    assert [query["fieldSelector"].partition(",")[0] for query in asked] == ["spec.nodeName=n1", "spec.nodeName="]
+    asked.clear()
+    monkeypatch.setattr("shared.adapters.kubernetes_scheduling.SINGLY", 1)
+    every = list(real_cluster.placed(["n0", "n1"]))
+    assert sorted(pod.spec.node_name for pod in every) == ["", "", "n1", "n2", "n3"]
+    assert len(asked) == 3
+    assert {pod.spec.tolerations[0].operator for pod in every if pod.spec.tolerations} == {"Exists"}
