@@ -1,4 +1,4 @@
-"""What `plan --impact` costs on a real kube-apiserver: 5,000 nodes, 50,000 pods, of which four in five choose their zone, and 100 pending ones.
+"""What `plan --impact` costs on a real kube-apiserver: 5,000 nodes, 50,000 pods (four in five choose their zone), 100 pending ones.
 
     python -m bench.impact [--nodes N] [--runs N]
 
