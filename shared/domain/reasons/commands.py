@@ -13,6 +13,7 @@ COMMANDS = Group(
             "another forwarder is active now: this one ended, so that it can stand by again", "nothing, where a Deployment starts it again"
         ),
         "Usage": Reason("the arguments don't fit together", "read `hullmark COMMAND --help`"),
+        "UnknownKind": Reason("Hullmark has no document of this kind", "name one that `hullmark docs` lists"),
         "Error": Reason("the command failed", "do what the message says"),
         "File": Reason("a file can't be read or written", "correct its name or its rights"),
         "NotFound": Reason("a file or folder is not there, is no regular file, is too large, or holds no documents", "name another"),
