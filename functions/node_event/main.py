@@ -144,10 +144,13 @@ def repair(write: Write, node: Node, cluster: str, release: int, change: NodeCha
     if write.contested or change.kind == "changed":
         repairs = Repairs(world.store, cluster, node.name, write)
         if not repairs.may(f"{node.uid}/{node.resource_version or change.resource_version}", now):
+            from shared.domain.pools import from_pool  # fights are rare
+
             changed = (*write.changes.set, *write.changes.remove, *write.changes.untaint)
             others = write.contested or dict.fromkeys(changed, change.manager or UNKNOWN_MANAGER)
             who = ", ".join(f"{key} ({manager})" for key, manager in sorted(others.items()))
             text = f"{node.name}: hullmark and others write the same labels in turn: {who}. {repairs.rule} One of the two must yield."
+            text = " ".join(filter(None, (text, from_pool(write.contested, node.labels))))
             tell(world, f"{cluster}/{node.name}/{repairs.window(now)}", cluster, node, text, now)
             return "fought over"
     task = NodeApply(cluster=cluster, revision=write.task.revision or 0, release=release, nodes=[write.task])

@@ -65,7 +65,7 @@ CONFLICT_DETECTED = NoticeKind(
     "Sent once; Hullmark leaves the node alone until the next window of repairs or the sweep.",
     ["node_event"],
     "`CLUSTER/NODE`",
-    "`cluster`, `node`, `message`: which keys, and who else writes them",
+    "`cluster`, `node`, `message`: which keys, who else writes them, and the managed pool that sets them",
 )
 LOSS_HELD = NoticeKind(
     "loss.held",

@@ -130,13 +130,17 @@ class NodeTask(BaseModel):
 
 
 def in_conflict(managers: Mapping[str, str], values: Mapping[str, str], says: Mapping[str, str]) -> str:
-    """Why these keys are a conflict, in words: the value that is there, who holds it, what is declared and by which document.
+    """Why these keys are a conflict, in words: the value that is there, who holds it, what is declared and by which document, and which
+    managed pool sets it.
 
     `managers`: who holds each key. `values`: the node's labels. `says`: see NodeTask.
     """
-    return "; ".join(
+    from shared.domain.pools import from_pool  # conflicts are rare
+
+    words = [
         f"{key} is {values[key]!r} by {manager}" + (f"; {says[key]}" if key in says else "")
         if key in values
         else f"{key} is held by {manager}"
         for key, manager in sorted(managers.items())
-    )
+    ]
+    return "; ".join(filter(None, (*words, from_pool(managers, values))))

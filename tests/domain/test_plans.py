@@ -18,6 +18,7 @@ from shared.domain.labels.plans import Differs, Done, Due, LabelPlan, judge, lab
 from shared.domain.labels.policies import Policies
 from shared.domain.nodes import OWNER, Node, WrittenObject
 from shared.domain.outcomes import Changes, KeyChange
+from shared.domain.pools import from_pool
 from tests.stories.fleet import a_policy
 
 KUBECTL = "kubectl-label"
@@ -74,6 +75,38 @@ def test_the_reason_of_a_conflict_names_policy_and_values(how: str, outcome: str
     words = f"rack is 'mine' by {KUBECTL}; NodeLabelPolicy/racks declares 'platform' and says onConflict: {how}"
     assert (blocked.outcome, blocked.reason, blocked.message) == (outcome, "Conflict", words)
     assert plan.failing == failing
+
+
+@pytest.mark.parametrize(
+    ("manager", "key", "said"),
+    [
+        ("kubelet", "eks.amazonaws.com/nodegroup", "the EKS node group gpu gives it to its nodes; change it on the pool (`hullmark export"),
+        ("vpcLambda", "eks.amazonaws.com/nodegroup", "--format eks-nodegroup --pool gpu`), or leave it out of the documents"),
+        ("kubelet", "cloud.google.com/gke-nodepool", "the GKE node pool gpu gives it"),
+    ],
+)
+def test_a_conflict_with_what_a_managed_pool_sets_names_the_pool_and_where_to_change_it(manager: str, key: str, said: str) -> None:
+    node = Node("n1", "u", {"rack": "theirs", key: "gpu"}, "1", {"rack": (manager,), key: ("kubelet",)})
+    assert said in planned(node, onConflict="skip").nodes["n1"].conflict
+
+
+@pytest.mark.parametrize(
+    ("manager", "key"),
+    [
+        (KUBECTL, "eks.amazonaws.com/nodegroup"),
+        ("kubelet", "example.com/pool"),
+        ("vpcLambda", "cloud.google.com/gke-nodepool"),
+    ],
+)
+def test_what_no_managed_pool_sets_is_not_laid_at_its_door(manager: str, key: str) -> None:
+    node = Node("n1", "u", {"rack": "theirs", key: "gpu"}, "1", {"rack": (manager,)})
+    assert "gives it to its nodes" not in planned(node, onConflict="skip").nodes["n1"].conflict
+
+
+def test_what_kubelets_and_clouds_set_of_themselves_is_not_said_to_be_a_pools() -> None:
+    labels = {"eks.amazonaws.com/nodegroup": "gpu"}
+    assert from_pool({"kubernetes.io/arch": "kubelet", "eks.amazonaws.com/nodegroup": "kubelet"}, labels) == ""
+    assert from_pool({"rack": "kubectl-label, kubelet", "kubernetes.io/arch": "kubelet"}, labels).startswith("rack: the EKS node group gpu")
 
 
 def test_what_is_left_to_others_is_told_of_a_node_that_changes_otherwise() -> None:

@@ -172,6 +172,17 @@ def test_a_fight_of_two_writers_is_bounded_and_named_in_one_notice(fleet: Fleet)
     assert fleet.labels("n1")["rack"] == "r7"
 
 
+def test_a_fight_with_a_managed_pool_is_told_with_the_pools_name(fleet: Fleet) -> None:
+    fleet.declares({"n1": {"rack": "r7"}})
+    fleet.has_nodes(n1={"eks.amazonaws.com/nodegroup": "gpu"})
+    fleet.relabels()
+    for _ in range(4):
+        fleet.cluster.set_labels("n1", {"rack": "theirs"}, "vpcLambda")
+        tell(fleet, "n1")
+    (told,) = fleet.notices("conflict.detected")
+    assert "One of the two must yield. rack: the EKS node group gpu gives it to its nodes; change it on the pool" in told["message"]
+
+
 def test_a_notice_of_a_fight_that_the_bus_did_not_take_is_sent_with_the_next_event(fleet: Fleet) -> None:
     fleet.declares({"n1": {"rack": "r7"}})
     fleet.has_nodes(n1={})

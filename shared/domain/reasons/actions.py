@@ -134,7 +134,7 @@ OUTCOMES = Group(
         "NodeNotFound": Reason("the cluster has no node of this name", "remove it from the documents, or wait until it joins"),
         "Conflict": Reason(
             "another owner set a key to a different value, and the policy (or LabelRules) says `onConflict: skip` or `fail`",
-            "decide who owns the key: the message names it, both values, its field manager and the policy",
+            "decide who owns the key: the message names it, both values, its field manager, the policy, and the managed pool that sets it",
         ),
         "PolicyConflict": Reason(
             "two policies of the same priority want different values for one key of this node", "give one of them a higher priority"
