@@ -363,7 +363,8 @@ class Fleets:
     def _part(self, fleet: str, cluster: str, *, only: bool) -> Fleet | None:
         """A fleet as far as one cluster needs it. None where it can't be opened, and is not the only one that is asked."""
         if fleet == DOCUMENTS:
-            shoot = [document for document in self._documents if document.kind == SHOOT and shoot_id(document) == cluster]
+            alike = [document for document in self._documents if document.kind == SHOOT and cluster.endswith(f"/{document.name}")]
+            shoot = [document for document in alike if shoot_id(document) == cluster]
             return DocumentFleet(self._store, gardener(shoot).clusters)
         try:
             return self._open(fleet)

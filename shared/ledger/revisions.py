@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from pydantic import Field
 from ulid import ULID
 
@@ -209,13 +210,7 @@ class Revision:
     @functools.cached_property
     def gardener(self) -> list[Document]:
         """The revision's CloudProfile, NamespacedCloudProfile and Shoot documents."""
-        return self._object(
-            "gardener.json",
-            lambda body: [
-                Document(entry["file"], 0, entry["line"], entry["data"]["kind"], entry["name"], entry["data"])
-                for entry in body["documents"]
-            ],
-        )
+        return self._read("gardener.json", _gardener_documents)
 
     def node(self, name: str) -> DesignNode | None:
         """One node of the design, from its shard."""
@@ -262,12 +257,38 @@ class Revision:
         )
 
     def _object(self, name: str, read: Callable[[dict[str, Any]], T]) -> T:
-        """What `read` makes of one of the revision's objects. Raises RecordUnreadable, also where it is missing."""
+        return self._read(name, lambda body: read(json.loads(body)))
+
+    def _read(self, name: str, read: Callable[[bytes], T]) -> T:
+        """What `read` makes of the bytes of one of the revision's objects. Raises RecordUnreadable, also where it is missing."""
         key = f"revisions/{self.number:06}/{self.about.objects}/{name}"
         body = self._store.get(key)
         if body is None:
             raise RecordUnreadable(key, f"it is missing, revision {self.number} is not whole")
-        return read_as(key, body, lambda text: read(json.loads(text)))
+        return read_as(key, body, read)
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+
+
+class _GardenerDocument(msgspec.Struct):
+    file: str
+    line: int
+    name: str
+    data: msgspec.Raw
+
+
+class _GardenerDocuments(msgspec.Struct):
+    documents: list[_GardenerDocument]
+
+
+def _gardener_documents(body: bytes) -> list[Document]:
+    """Each is read when it is looked at: who moves one cluster of thousands pays for one."""
+    return [
+        Document(each.file, 0, each.line, msgspec.json.decode(each.data, type=_Kind).kind, each.name, bytes(each.data))
+        for each in msgspec.json.decode(body, type=_GardenerDocuments).documents
+    ]
 
 
 class Revisions:

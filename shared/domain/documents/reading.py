@@ -48,7 +48,7 @@ class Document:
     """`NodeLabelPolicy`, `drydock/BaremetalNode/v1` (a Deckhand schema), `CloudProfile`; empty where the document has none."""
     name: str
     content: Mapping[str, Any] | bytes = field(repr=False)
-    """What it holds; packed where there may be very many of its kind (see `packed`)."""
+    """What it holds; as JSON where there may be very many of its kind (see `packed`)."""
     source: Source | None = field(default=None, repr=False, compare=False)
     """Where lines are found again; None for a document that no file holds (its line then serves for every path)."""
     within: Path = ()
@@ -63,15 +63,12 @@ class Document:
 
     @property
     def is_packed(self) -> bool:
-        """Whether its data is kept packed: it is a document with a `schema` then."""
+        """Whether its data is kept packed; of what was read from files, only documents with a `schema` are."""
         return isinstance(self.content, bytes)
 
     def packed(self) -> Document:
-        """The same in a tenth of the memory; each look at its data unpacks it, except where the last look was at the same document."""
-        try:
-            content = msgspec.msgpack.encode(self.content)
-        except OverflowError:  # a number that only Python holds
-            return self
+        """The same as JSON, in a tenth of the memory. Each look at its data reads it, where the last look was at another document."""
+        content = msgspec.json.encode(self.content)
         return Document(self.file, self.index, self.line, self.kind, self.name, content, self.source, self.within, self.root)
 
     @property
@@ -121,7 +118,7 @@ class DocumentsRefused(Exception):
 
 @functools.lru_cache(maxsize=1)
 def _unpacked(content: bytes) -> Mapping[str, Any]:
-    data: dict[str, Any] = msgspec.msgpack.decode(content)
+    data: dict[str, Any] = msgspec.json.decode(content)
     return data
 
 
