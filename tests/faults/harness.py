@@ -42,10 +42,10 @@ SECOND = "01KAJ0000000000000000000B2"
 OUTSIDE = {
     "store": frozenset({"create", "get", "keys", "folders", "delete"}),
     "bus": frozenset({"publish"}),
-    "cluster": frozenset({"server_version", "nodes", "node", "apply_labels", "remove_labels", "patch_labels"}),
+    "cluster": frozenset({"server_version", "nodes", "node", "apply_labels", "remove_labels", "patch_labels", "remove_taint"}),
     "fleet": frozenset({"clusters", "cluster", "profiles", "apply", "progress"}),
 }
-WRITES = frozenset({"create", "delete", "publish", "apply_labels", "remove_labels", "patch_labels", "apply"})
+WRITES = frozenset({"create", "delete", "publish", "apply_labels", "remove_labels", "patch_labels", "remove_taint", "apply"})
 LISTINGS = frozenset({"keys", "folders"})
 
 
@@ -90,6 +90,19 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
         return functools.partial(self._world.outside, self._port, name, method) if name in OUTSIDE[self._port] else method
+
+
+class WatchedCluster(Watched):
+    """A cluster, which stays watched where its nodes show their taints."""
+
+    def with_taints(self) -> WatchedCluster:
+        """The same cluster, and as watched."""
+        return WatchedCluster(self._inner.with_taints(), self._port, self._world)
+
+    def remove_taint(self, *args: Any) -> bool:
+        """Here to be seen by those who ask whether a cluster has taints."""
+        removed: bool = self._world.outside(self._port, "remove_taint", self._inner.remove_taint, *args)
+        return removed
 
 
 Interference = Callable[["Site", Call, Callable[[], Any]], Any]
@@ -206,7 +219,7 @@ class Site(Cloud):
         wiring.install(self.world, PodTopology(lambda: declared_by(self.world), clock=lambda: self.elapsed))
 
     def _open_cluster(self, access: object, name: str) -> Any:
-        return Watched(self.others.get(name, self.nodes), "cluster", self)
+        return WatchedCluster(self.others.get(name, self.nodes), "cluster", self)
 
     def _open_fleet(self, name: str, spec: object) -> Any:
         return Watched(self._fleet(name, spec), "fleet", self)
@@ -259,7 +272,7 @@ class Site(Cloud):
 
     def _judged(self, method: Any, *args: Any, manager: str = "", **kwargs: Any) -> None:
         """Hold a write to a node against what is released to it."""
-        cluster = next((name for name, other in self.others.items() if other is method.__self__), "default")
+        cluster = next((name for name, other in self.others.items() if other._folder == method.__self__._folder), "default")
         since = self._working.since.get(cluster, 0)
         if method.__name__ in WRITES and self.paused_at is not None and self._working.delivery > self.paused_at and not self._gives_back():
             self.judge.broken.append(f"{args[0]} of {cluster} was written after somebody was answered that the fleet is paused")
@@ -267,6 +280,8 @@ class Site(Cloud):
             self.judge.write(cluster, args[0], since, labels=args[2])
         if method.__name__ == "remove_labels":
             self.judge.write(cluster, args[0], since, removed=frozenset(args[1]))
+        if method.__name__ == "remove_taint":
+            self.judge.write(cluster, args[0], since, labels=args[3], taint=tuple(args[2]))
 
     def paused(self) -> None:
         """Somebody was just answered that the whole fleet is paused: what is taken up from now on writes nothing."""

@@ -31,6 +31,8 @@ class Declared:
     skips: frozenset[str] = frozenset()
     """Keys that are left to others."""
     prunes: bool = False
+    taints: frozenset[tuple[str, str, str]] = frozenset()
+    """Startup taints that go with these labels: key, effect, value."""
 
 
 @dataclass
@@ -109,7 +111,14 @@ class Judge:
             f"{node} of {cluster} was written {written} while {sorted(marks)} were released to it (acts {since} to {newest})",
         )
 
-    def _fits(self, mark: Mark, node: str, labels: Mapping[str, str] | None = None, removed: frozenset[str] = frozenset()) -> bool:
+    def _fits(
+        self,
+        mark: Mark,
+        node: str,
+        labels: Mapping[str, str] | None = None,
+        removed: frozenset[str] = frozenset(),
+        taint: tuple[str, str, str] | None = None,
+    ) -> bool:
         if mark == (0, ""):
             return False
         declared = self.declared(mark, node)
@@ -117,6 +126,8 @@ class Judge:
             return True
         if labels is None:
             return declared.prunes and not removed & declared.labels.keys()
+        if taint and taint not in declared.taints:
+            return False
         missing = declared.labels.keys() - labels.keys()
         return missing <= declared.skips and {**declared.labels, **labels} == declared.labels
 
@@ -277,4 +288,6 @@ def _said(policies: list[dict[str, Any]], node: str) -> Declared:
     specs = [spec for spec in policies if node in spec.get("nodes", {"names": [node]})["names"]]
     labels = {key: value for spec in specs for key, value in spec["labels"].items()}
     skips = frozenset(key for spec in specs if spec.get("onConflict") == "skip" for key in spec["labels"])
-    return Declared(labels, skips, any(spec.get("prune") == "all" for spec in specs))
+    named = [spec["until"]["taint"] for spec in specs if "until" in spec]
+    taints = frozenset((taint["key"], taint["effect"], taint.get("value", "")) for taint in named)
+    return Declared(labels, skips, any(spec.get("prune") == "all" for spec in specs), taints)

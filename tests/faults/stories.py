@@ -22,6 +22,8 @@ from shared.domain.documents.reading import Document
 from shared.domain.labels.bound import STALE_PLAN
 from shared.domain.labels.plans import PlanRequest
 from shared.domain.names import SITE_ACTION_SUCCESS
+from shared.domain.nodes import Taint
+from shared.domain.outcomes import STARTUP_TAINT
 from shared.domain.rollouts.progress import Progress
 from shared.domain.versions.clusters import FleetCluster, Pool
 from shared.domain.versions.profiles import gardener
@@ -316,6 +318,81 @@ def swept_in_part(site: Site, found: Finding) -> None:
     found.expect(len(clusters) == len(set(clusters)), f"swept {clusters}")
     for cluster in site.others.values():
         labels_are(found, site, {"n1": FOREIGN | {"ex.io/rack": "r1"}}, {"n1": FOREIGN | {"ex.io/rack": "r0"}}, cluster=cluster)
+
+
+# --- startup taints
+
+STARTUP, GPU = Taint("ex.io/unlabelled", "NoSchedule"), Taint("ex.io/gpu", "NoExecute", "true")
+STARTED = {
+    "n1": FOREIGN | {"ex.io/rack": "r1"},
+    "n2": FOREIGN | {"ex.io/rack": "r1"},
+    "n3": FOREIGN | {"ex.io/rack": "theirs", "ex.io/row": "w1"},
+    "n4": FOREIGN | {"ex.io/rack": "r1"},
+}
+
+
+def two_register(site: Site) -> None:
+    """A new node with its startup taint and another one, and one whose policy names no taint, though others name this one."""
+    until = ", until: {taint: {key: ex.io/unlabelled, effect: NoSchedule}}"
+    for name in ("n1", "n4"):
+        site.nodes.create(name, FOREIGN, ready=True, taints=(STARTUP, GPU))
+    site.commit(
+        policy("all", "n1, n2", "ex.io/rack: r1", until)
+        + policy("skipped", "n3", "ex.io/rack: r1, ex.io/row: w1", ", onConflict: skip" + until)
+        + policy("untold", "n4", "ex.io/rack: r1")
+    )
+    tag(1, SITE_ACTION_SUCCESS, "an operator", site.untouched, site.begin)
+
+
+def four_register(site: Site) -> None:
+    """The same; and a node that has its labels already, and one with a key that its policy leaves to somebody."""
+    two_register(site)
+    for name in ("n2", "n3"):
+        site.nodes.create(name, FOREIGN, ready=True, taints=(STARTUP, GPU))
+    site.nodes.apply("n2", {"ex.io/rack": "r1"}, "hullmark")
+    site.nodes.set_labels("n3", {"ex.io/rack": "theirs"}, "someone")
+
+
+def tell_of_new(site: Site) -> None:
+    """The clusters' events about them."""
+    for node in site.nodes.nodes():
+        event = NodeChanged(name=node.name, kind="added", uid=node.uid, resource_version=node.resource_version)
+        site.publish(NodeChanged.TOPIC, [event.outgoing()])
+    site.drain()
+
+
+def sweep_new(site: Site) -> None:
+    """A sweep of all of them."""
+    site.ask(name="drift_sweep")
+    site.drain()
+
+
+def opened(site: Site, found: Finding) -> None:
+    """Every node has its labels; those whose release names the taint have lost it, and nothing else."""
+    opened_in_part(site, found)
+    labels_are(found, site, STARTED)
+    kept = {node.name: node.taints for node in site.nodes.with_taints().nodes()}
+    found.expect(kept == dict.fromkeys(kept, (GPU,)) | {"n4": (STARTUP, GPU)}, f"taints {kept}")
+
+
+def swept_and_opened(site: Site, found: Finding) -> None:
+    """The same, and the sweep says on which node the taint stays."""
+    opened(site, found)
+    site.ended_once(found, ACTION)
+    told = {one.subject: one.reason for one in site.outcome().outcomes}
+    found.expect(told.get("n4") == STARTUP_TAINT, f"told {told}")
+
+
+def opened_in_part(site: Site, found: Finding) -> None:
+    """No node without its labels has lost the taint, no taint of others is gone, and n4 keeps its own."""
+    everything_ended(site, found)
+    before = dict.fromkeys(STARTED, FOREIGN) | {"n2": STARTED["n2"], "n3": FOREIGN | {"ex.io/rack": "theirs"}}
+    labels_are(found, site, STARTED, before)
+    for node in site.nodes.with_taints().nodes():
+        held = node.taints or ()
+        early = STARTUP not in held and (node.name == "n4" or dict(node.labels) != STARTED[node.name])
+        found.expect(not early, f"{node.name} has lost its startup taint with the labels {dict(node.labels)}")
+        found.expect(GPU in held, f"{node.name} has lost a taint of somebody's: {held}")
 
 
 # --- a relabel of two clusters at once
@@ -993,6 +1070,8 @@ STORIES = {
         Story("relabel of two clusters", two_clusters, relabel_both, both_relabelled, both_or_neither, settings={"cluster": ""}),
         Story("two clusters over HTTP", two_clusters, steer_both, both_steered, steered_in_part, settings={"cluster": ""}),
         Story("event", relabel_first, tell_of, repaired, repaired_or_not),
+        Story("startup taints by events", two_register, tell_of_new, opened, opened_in_part),
+        Story("startup taints by a sweep", four_register, sweep_new, swept_and_opened, opened_in_part),
         Story("fight", fight, tell_of, let_go, let_go_quietly),
         Story("stop, then a sweep", newer_commit, stop_then_sweep, as_released, of_some_release),
         Story("a commit that waits", newer_commit, sweep_and_tell, as_released, of_some_release),
