@@ -74,6 +74,9 @@ class Settings(BaseModel):
     """`embedded`: one process plays the cloud. `pubsub`: Google Cloud Pub/Sub, or its emulator (PUBSUB_EMULATOR_HOST)."""
     cluster: str = ""
     """The cluster of requests that name none: `kubeconfig:PATH?context=C`, `in-cluster:` or `simulated:FILE`."""
+    undeclared: str = ""
+    """The cluster of requests that name none, where `cluster` is empty and no document declares any. The command line takes kubectl's
+    where KUBECONFIG is set."""
     owner: str = OWNER
     """The field manager under which labels are applied; for aliases `-aliases` stands behind it. Another name for each Hullmark that
     works on one cluster, so that they leave each other's labels alone. What was applied under one name is not ours under another.
@@ -136,9 +139,14 @@ class Settings(BaseModel):
 
     @classmethod
     def of_the_command_line(cls) -> Settings:
-        """The environment's; documents that name no kubeconfig mean the one that kubectl would use. Raises SettingsError."""
+        """The environment's; documents that name no kubeconfig mean the one that kubectl would use, and without HULLMARK_CLUSTER and
+        Cluster documents KUBECONFIG's current context is the cluster. Raises SettingsError.
+        """
         settings = cls.from_environment()
-        return settings if settings.kubeconfigs else settings.model_copy(update={"kubeconfigs": KUBECTL})
+        kubectl = {"kubeconfigs": settings.kubeconfigs or KUBECTL}
+        if os.environ.get("KUBECONFIG"):
+            kubectl["undeclared"] = settings.undeclared or "kubeconfig:"
+        return settings.model_copy(update=kubectl)
 
     @classmethod
     def from_environment(cls, environment: dict[str, str] | None = None) -> Settings:
@@ -294,7 +302,11 @@ class World:
 
     def knows(self, name: str, revision: Declaring | None) -> bool:
         """Whether a document or a setting declares a cluster of this name."""
-        return (revision is not None and name in revision.clusters) or (name == "default" and bool(self.settings.cluster))
+        return (revision is not None and name in revision.clusters) or (name == "default" and bool(self._default(revision)))
+
+    def _default(self, revision: Declaring | None) -> str:
+        """What the settings say that `default` is, beside these documents; empty where they say nothing."""
+        return self.settings.cluster or ("" if revision and revision.clusters else self.settings.undeclared)
 
     @functools.cached_property
     def releases(self) -> Releases:
@@ -313,12 +325,12 @@ class World:
         declared = revision.clusters if revision else {}
         if self.must_know(name, revision) in declared:
             return self.opened(name, declared[name])
-        return self.open_cluster(access_from_url(self.settings.cluster), name)
+        return self.open_cluster(access_from_url(self._default(revision)), name)
 
     def labelled_clusters(self, revision: Labelled) -> dict[str, dict[str, str]]:
         """Every cluster that a document or a setting declares, with its labels."""
         labels = revision.policies.cluster_labels
-        return {name: labels.get(name, {}) for name in revision.clusters} | ({"default": {}} if self.settings.cluster else {})
+        return {name: labels.get(name, {}) for name in revision.clusters} | ({"default": {}} if self._default(revision) else {})
 
     def must_know(self, name: str, revision: Declaring | None) -> str:
         """The name itself, where a document or a setting declares it. Raises Refused."""

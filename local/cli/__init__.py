@@ -45,6 +45,18 @@ COMMANDS = {
 """Command → where it is defined, and its line in the help. Imported only when it is called: `hullmark --help` starts in a blink."""
 
 
+OWN_CONTEXT = ("migrate", "webhook", "pods", "events")
+"""Commands with a --context of their own: for them it names one cluster of several, or one more place to look."""
+NO_CLUSTER = {
+    **dict.fromkeys(("validate", "labels", "select", "export", "docs", "schema", "reasons"), "reads documents, and no cluster"),
+    **dict.fromkeys(("simulate", "demo"), "works on a simulated cluster"),
+    "versions": "works on the clusters that documents declare",
+}
+"""Commands for which --context would mean nothing, and why."""
+CHOOSING = ("--cluster", "--cluster-labels", "--all-clusters")
+"""Options that choose among declared clusters."""
+
+
 class Hullmark(click.Group):
     """The group of all commands, loaded lazily, with one place where errors become words and exit codes."""
 
@@ -78,21 +90,50 @@ class Hullmark(click.Group):
     metavar="URL",
     help="Work on a server instead of the embedded cloud (HULLMARK_SERVER; its token: HULLMARK_TOKEN, else gcloud's).",
 )
-def cli(server: str | None) -> None:
+@click.option("--context", metavar="C", help="Work on the cluster of this kubeconfig context.")
+@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.")
+@click.pass_context
+def cli(ctx: click.Context, server: str | None, context: str | None, kubeconfig: str | None) -> None:
     """Keep the labels and versions of Kubernetes fleets in sync with documents."""
     if server is not None:
         os.environ["HULLMARK_SERVER"] = server
+    if context is not None or kubeconfig is not None:
+        if "" in (context, kubeconfig):  # an unset variable of a script must not become kubectl's current context
+            raise Failure("Usage", "--context and --kubeconfig take a name that is not empty")
+        from local.cli.cloud import at_context
+
+        ctx.with_resource(at_context(kubeconfig or "", context or ""))
 
 
-def server_first(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--server URL` in front, where click looks for it: people write it at the end."""
-    words = list(arguments)
+def options_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--server URL`, `--context C` and `--kubeconfig FILE` in front, where click looks for them: people write them
+    at the end. Raises Failure where a context says nothing, or something else than --cluster.
+    """
+    server, words = _taken(list(arguments), "--server")
+    context, rest = _taken(words, "--context")
+    kubeconfig, rest = _taken(rest, "--kubeconfig")
+    command = next((word for word in rest if not word.startswith("-")), "")
+    if not (context or kubeconfig):
+        return [*server, *words]
+    if command in OWN_CONTEXT:
+        return [*server, *rest, *context, *kubeconfig]
+    option = (context or kubeconfig)[0].partition("=")[0]
+    if why := NO_CLUSTER.get(command):
+        raise Failure("Usage", f"`hullmark {command}` {why}: leave {option} out")
+    if chosen := [word for word in rest if word.partition("=")[0] in CHOOSING]:
+        chooses = f"{chosen[0].partition('=')[0]} chooses among the clusters that documents declare"
+        raise Failure("Usage", f"{option} says which cluster, and {chooses}: give one of them")
+    return [*server, *context, *kubeconfig, *rest]
+
+
+def _taken(words: list[str], option: str) -> tuple[list[str], list[str]]:
+    """The first such option with its value, and all other words."""
     for place, word in enumerate(words):
-        if word == "--server" and place + 1 < len(words):
-            return [word, words[place + 1], *words[:place], *words[place + 2 :]]
-        if word.startswith("--server="):
-            return [word, *words[:place], *words[place + 1 :]]
-    return words
+        if word == option and place + 1 < len(words):
+            return words[place : place + 2], [*words[:place], *words[place + 2 :]]
+        if word.startswith(f"{option}="):
+            return [word], [*words[:place], *words[place + 1 :]]
+    return [], words
 
 
 def _fail(error: BaseException, arguments: Sequence[str]) -> int:
@@ -103,9 +144,9 @@ def _fail(error: BaseException, arguments: Sequence[str]) -> int:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with the code that its outcome has."""
-    arguments = server_first(sys.argv[1:] if argv is None else argv)
+    arguments = sys.argv[1:] if argv is None else argv
     try:
-        code = cli.main(args=arguments, prog_name="hullmark", standalone_mode=False)
+        code = cli.main(args=options_first(arguments), prog_name="hullmark", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except Exit as ending:
         sys.exit(ending.code)

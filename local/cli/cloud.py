@@ -4,15 +4,47 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from local.cli.output import Failure
 from local.cli.service import Service
 
 if TYPE_CHECKING:
     from local.cli.embedded import Embedded
+    from shared.world import Settings
 
 SERVER = "HULLMARK_SERVER"
+MEANT: ContextVar[str] = ContextVar("meant", default="")
+"""The cluster that --context and --kubeconfig mean, as HULLMARK_CLUSTER would name it."""
+
+
+def settings() -> Settings:
+    """The environment's, with the cluster that --context and --kubeconfig mean. Raises SettingsError."""
+    from shared.world import Settings
+
+    found = Settings.of_the_command_line()
+    return found.model_copy(update={"cluster": MEANT.get()}) if MEANT.get() else found
+
+
+def kubeconfig_url(path: str, context: str) -> str:
+    """A context of a kubeconfig, as HULLMARK_CLUSTER names it; empty ones are kubectl's."""
+    return f"kubeconfig:{path}?{urlencode({'context': context})}"
+
+
+@contextmanager
+def at_context(path: str, context: str) -> Iterator[None]:
+    """Within it, commands work on the cluster of this context. Raises Failure where a server is named."""
+    if os.environ.get(SERVER):
+        raise Failure("Usage", f"a server has clusters of its own: leave --context and --kubeconfig out (or --server, and {SERVER} unset)")
+    before = MEANT.set(kubeconfig_url(path, context))
+    try:
+        yield
+    finally:
+        MEANT.reset(before)
 
 
 @functools.cache
@@ -23,9 +55,8 @@ def service() -> Service:
 
         return Server(os.environ[SERVER])
     from local.cli.embedded import Embedded
-    from shared.world import Settings
 
-    return Embedded(Settings.of_the_command_line())
+    return Embedded(settings())
 
 
 def alone(command: str, why: str) -> Embedded:

@@ -51,6 +51,7 @@ class Located:
 @click.option("--target-version", default="", metavar="V", help="Oldest cluster version that the manifests are for. Default: the newest.")
 @click.option("--pair", "pairs", multiple=True, metavar="OLD=NEW", help="One more key to migrate (repeatable).")
 @click.option("--context", metavar="C", help="Search the live objects of this kubeconfig context too; they are only reported.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig. Default: $KUBECONFIG, else ~/.kube/config.")
 @documents_option
 @click.option("-o", "--output", "form", type=click.Choice(["table", "json", "yaml", "sarif"]), default="table", show_default=True)
 def migrate(
@@ -62,6 +63,7 @@ def migrate(
     target_version: str,
     pairs: tuple[str, ...],
     context: str | None,
+    kubeconfig: str,
     files: tuple[str, ...],
     form: str,
 ) -> int:
@@ -76,6 +78,8 @@ def migrate(
         raise Failure("Usage", "--check writes nothing: give --write or --check")
     if not paths and not context:
         raise Failure("Usage", "say where to look: files or folders, or --context for a live cluster")
+    if kubeconfig and not context:
+        raise Failure("Usage", "--kubeconfig is for live objects: say which context's, with --context")
     if target_version and cluster_version(target_version) == NEWEST:
         raise Failure("Usage", f"--target-version {target_version!r} is not a cluster version such as 1.18")
     renamings = _renamings(pairs, files, target_version)
@@ -86,7 +90,7 @@ def migrate(
 
         located += [
             Located(name, finding)
-            for name, data in live_objects(context)
+            for name, data in live_objects(context, kubeconfig=kubeconfig)
             for finding in _only_reported(examine(data, renamings, target=target_version).findings)
         ]
     if form == "sarif":

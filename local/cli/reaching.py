@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from local.cli.cloud import kubeconfig_url
 from local.cli.output import Failure
 from shared.adapters import kubeconfig
 from shared.adapters.apiserver import Login
@@ -14,7 +15,7 @@ from shared.world import Settings, access_from_url
 def reaching(settings: Settings, path: str, context: str) -> Settings:
     """The settings with the cluster that is meant: the options', else HULLMARK_CLUSTER's, else the pod's own, else kubectl's."""
     if path or context:
-        return settings.model_copy(update={"cluster": f"kubeconfig:{path}?context={context}"})
+        return settings.model_copy(update={"cluster": kubeconfig_url(path, context)})
     if settings.cluster:
         return settings
     return settings.model_copy(update={"cluster": "in-cluster:" if "KUBERNETES_SERVICE_HOST" in os.environ else "kubeconfig:"})

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from local.cli.cloud import settings
 from local.cli.inputs import who
 from local.cli.output import Failure
 from shared import telemetry
@@ -30,7 +31,7 @@ def serve(port: int, bus: str, verbose: bool, join: bool) -> None:
     from local.cloud.processes import NotReady, PortTaken
 
     try:
-        serving(Settings.of_the_command_line(), port, bus, verbose, join)
+        serving(settings(), port, bus, verbose, join)
     except (EmulatorMissing, NotReady, PortTaken) as error:
         raise Failure(type(error).__name__, str(error)) from error
 

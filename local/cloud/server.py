@@ -122,7 +122,7 @@ def serve_embedded(settings: Settings, *, port: int, person: str, say: Callable[
 def greeting(url: str, settings: Settings) -> str:
     """Where it is, and what to try."""
     return f"""\
-{url}/ shows the state of the fleet; store {settings.store}, cluster {settings.cluster or "(none: set HULLMARK_CLUSTER)"}
+{url}/ shows the state of the fleet; store {settings.store}, cluster {settings.cluster or settings.undeclared or "(none: give --context)"}
 Try, in another terminal:
   export HULLMARK_SERVER={url}
   hullmark documents stage -f FOLDER && hullmark documents commit

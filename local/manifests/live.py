@@ -35,12 +35,12 @@ class Server(Protocol):
     def request(self, method: str, path: str, query: Mapping[str, str] | None = None) -> bytes: ...
 
 
-def live_objects(context: str, server: Server | None = None) -> Iterator[tuple[str, bytes]]:
+def live_objects(context: str, server: Server | None = None, kubeconfig: str = "") -> Iterator[tuple[str, bytes]]:
     """Yield (`CONTEXT:KIND/NAMESPACE/NAME`, JSON) of every object that no controller owns; owned ones follow their owners.
 
     The JSON is laid out as `kubectl get -o json` does it, so that lines and columns can be looked up there. Raises Refused and Unavailable.
     """
-    server = server or ApiServer(lambda: from_kubeconfig(context=context))
+    server = server or ApiServer(lambda: from_kubeconfig(kubeconfig, context))
     for path in RESOURCES:
         for listing, item in _listed(server, path):
             metadata = item.get("metadata", {})

@@ -121,7 +121,10 @@ class _Reader:
     def _named(self, config: Mapping[str, Any], section: str, name: str) -> dict[str, Any]:
         known: dict[str, dict[str, Any]] = config.get(section, {})
         if name not in known:
-            raise Refused("KubeconfigInvalid", f"{self.where}: no {name!r} in {section} (there: {', '.join(sorted(known)) or 'none'})")
+            from shared.domain.documents.kinds import did_you_mean
+
+            there = f"(there: {', '.join(sorted(known)) or 'none'}){did_you_mean(name, known)}"
+            raise Refused("KubeconfigInvalid", f"{self.where}: no {name!r} in {section} {there}")
         return known[name]
 
     def access(self, environment: Mapping[str, str]) -> Access:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from local.cli import main, server_first
+from local.cli import main, options_first
 from local.cli.cloud import service
 from local.cli.inputs import who
 from local.cloud.server import EmbeddedServer
@@ -110,7 +110,7 @@ def test_a_server_that_does_not_answer_is_told_with_its_address(run: Run) -> Non
     "words", [["--server", "U", "relabel", "n1"], ["relabel", "--server", "U", "n1"], ["relabel", "n1", "--server", "U"]]
 )
 def test_the_server_may_be_named_anywhere_on_the_line(words: list[str]) -> None:
-    assert server_first(words) == ["--server", "U", "relabel", "n1"]
+    assert options_first(words) == ["--server", "U", "relabel", "n1"]
 
 
 def test_a_token_names_nobody_on_this_machine(run: Run, server: str, monkeypatch: pytest.MonkeyPatch) -> None:

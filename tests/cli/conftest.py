@@ -37,6 +37,7 @@ def hullmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.chdir(tmp_path)
     for name in ("STORE", "CLUSTER", "NOW", "BUS"):
         monkeypatch.delenv(f"HULLMARK_{name}", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
 
     def run(*arguments: str) -> Ran:
         service.cache_clear()
