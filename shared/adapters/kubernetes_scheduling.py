@@ -14,8 +14,9 @@ from msgspec.json import Decoder
 
 from shared.adapters.apiserver import PATIENT, ApiServer, Patience, StatusError
 from shared.adapters.kubernetes_tables import ListMetadata
+from shared.domain.nodes import TaintObject
 from shared.domain.workloads.forecast import Budget, DaemonSet, Owner, Seen
-from shared.domain.workloads.placement import Host, LabelSelector, PodSpec, Taint
+from shared.domain.workloads.placement import Host, LabelSelector, PodSpec
 from shared.ports import Unavailable
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _NodeSpec(msgspec.Struct):
-    taints: tuple[Taint, ...] | None = None
+    taints: list[TaintObject] | None = None
     unschedulable: bool = False
 
 
@@ -158,7 +159,8 @@ class KubernetesScheduling:
 
 def _hosts(page: _Nodes) -> Iterator[Host]:
     for node in page.items or ():
-        yield Host(node.metadata.name, node.metadata.labels or {}, node.spec.taints or (), node.spec.unschedulable)
+        taints = tuple(each.taint for each in node.spec.taints or ())
+        yield Host(node.metadata.name, node.metadata.labels or {}, taints, node.spec.unschedulable)
 
 
 def _sets(page: _DaemonSets) -> Iterator[DaemonSet]:

@@ -147,14 +147,21 @@ class _Status(msgspec.Struct):
     node_info: _NodeInfo = msgspec.field(name="nodeInfo", default_factory=_NodeInfo)
 
 
-class _Taint(msgspec.Struct):
+class TaintObject(msgspec.Struct):
+    """A taint as a node's `spec` has it."""
+
     key: str = ""
     effect: str = ""
     value: str = ""
 
+    @property
+    def taint(self) -> Taint:
+        """The same as a value."""
+        return Taint(self.key, self.effect, self.value)
+
 
 class _Spec(msgspec.Struct):
-    taints: list[_Taint] | None = None
+    taints: list[TaintObject] | None = None
 
 
 class NodeObject(msgspec.Struct):
@@ -178,7 +185,7 @@ class NodeObject(msgspec.Struct):
             applied=applied,
             kubelet_version=self.status.node_info.kubelet_version if self.status else "",
             created=self.metadata.created or "",
-            taints=tuple(Taint(each.key, each.effect, each.value) for each in self.spec.taints or ()) if self.spec else None,
+            taints=tuple(each.taint for each in self.spec.taints or ()) if self.spec else None,
             may_have_taints=not managed or any(entry.fields.holds_taints for entry in managed),
             taints_applied_by=tuple(entry.manager for entry in managed if entry.operation == "Apply" and entry.fields.holds_taints),
         )

@@ -64,4 +64,5 @@ class _Looks:
 
 def _after(host: Host, planned: NodePlan) -> Host:
     gone = set(planned.remove)
-    return host._replace(labels={key: value for key, value in host.labels.items() if key not in gone} | planned.set)
+    labels = {key: value for key, value in host.labels.items() if key not in gone} | planned.set
+    return host._replace(labels=labels, taints=tuple(taint for taint in host.taints if str(taint) not in planned.untaint))

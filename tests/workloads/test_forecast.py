@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from shared.domain.labels.plans import NodePlan
+from shared.domain.nodes import Taint
 from shared.domain.workloads.impact import BudgetTouched, NodeWorkloads, WorkloadImpact, in_words
-from shared.domain.workloads.placement import NO_SCHEDULE, Host, Taint
+from shared.domain.workloads.placement import NO_SCHEDULE, Host
 from shared.ports import Cluster
 from shared.work.workloads import workload_impact
 from tests.workloads.pods import Pods, a_budget, a_daemon_set, a_pod
@@ -16,8 +18,8 @@ from tests.workloads.pods import Pods, a_budget, a_daemon_set, a_pod
 GPU: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}}
 
 
-def becomes(set_: dict[str, str] | None = None, *remove: str) -> NodePlan:
-    return NodePlan(set=set_ or {}, remove=list(remove), from_={}, takeovers=[], reasons={})
+def becomes(set_: dict[str, str] | None = None, *remove: str, untaint: Sequence[Taint] = ()) -> NodePlan:
+    return NodePlan(set=set_ or {}, remove=list(remove), from_={}, takeovers=[], reasons={}, untaint=list(map(str, untaint)))
 
 
 def judged(there: Pods, **changes: NodePlan) -> WorkloadImpact:
@@ -56,6 +58,15 @@ def test_on_a_node_whose_taint_keeps_new_ones_out_a_daemon_sets_pod_ends_with_it
     there.nodes = [Host("n1", {}, (Taint("team", NO_SCHEDULE),))]
     there.pods = []
     assert judged(there, n1=becomes({"pool": "gpu"})).nothing
+
+
+def test_a_startup_taint_that_goes_lets_in_what_it_kept_out_and_another_one_still_keeps_it_out() -> None:
+    startup, team = Taint("hullmark.dev/unlabelled", NO_SCHEDULE), Taint("team", NO_SCHEDULE, "blue")
+    held, guarded = Host("n1", {"pool": "gpu"}, (startup,)), Host("n2", {"pool": "gpu"}, (startup, team))
+    there = Pods([held, guarded], [a_daemon_set("driver", **GPU)], [a_pod("job", "", "Job/train", **GPU)])
+    opened = judged(there, n1=becomes(untaint=[startup]), n2=becomes(untaint=[startup]))
+    assert opened.nodes == {"n1": NodeWorkloads(starts=["kube-system/driver"], fits=1)}
+    assert judged(there, n1=becomes({"rack": "r1"}), n2=becomes({"rack": "r1"})).nothing
 
 
 def test_running_pods_whose_node_no_longer_is_what_they_require_could_not_come_back() -> None:

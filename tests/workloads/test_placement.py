@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from shared.domain.nodes import Taint
 from shared.domain.workloads.placement import (
     NO_EXECUTE,
     NO_SCHEDULE,
@@ -15,7 +16,6 @@ from shared.domain.workloads.placement import (
     LabelSelector,
     Placement,
     PodSpec,
-    Taint,
     Toleration,
     daemon,
     target,

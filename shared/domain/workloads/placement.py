@@ -15,18 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from shared.domain.keys import key_error, value_error
+from shared.domain.nodes import Taint
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 NAME_FIELD = "metadata.name"
 _LARGEST = 1 << 63
-
-
-class Taint(msgspec.Struct, frozen=True):
-    """A node's taint."""
-
-    key: str
-    effect: str
-    value: str = ""
 
 
 class Toleration(msgspec.Struct, frozen=True):
