@@ -139,7 +139,8 @@ def _open_cluster(access: Access | OperatorAccess, name: str, store: ObjectStore
         from shared.adapters.simulated import Simulated as SimulatedCluster
 
         file = way.path
-        return SimulatedCluster(store, name, lambda: _seed(file), owner=settings.field_managers, clock=clock_from(settings))
+        owner, clock = settings.field_managers, clock_from(settings)
+        return SimulatedCluster(store, name, lambda: _seed(file), owner=owner, clock=clock, origin=lambda: _digest(file))
     from shared.adapters.kubernetes import Kubernetes
 
     login, owner = _login(way, settings), settings.field_managers
@@ -205,3 +206,16 @@ def _seed(file: str) -> list[Node]:
         return read_nodes(Source(file, read_regular(Path(file).expanduser(), SEED_BYTES)))
     except NotReadable as error:
         raise Refused("ClusterUnknown", f"simulated cluster: {file}: {error}") from error
+
+
+def _digest(file: str) -> str:
+    """Of a node list's bytes; empty for one that can't be read."""
+    import hashlib
+    from pathlib import Path
+
+    from shared.adapters.files import NotReadable, read_regular
+
+    try:
+        return hashlib.sha256(read_regular(Path(file).expanduser(), SEED_BYTES)).hexdigest()
+    except NotReadable:
+        return ""

@@ -6,6 +6,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from shared.ledger.actions import UnknownAction
 from shared.ledger.records import RecordUnreadable
 from shared.ledger.revisions import Committed, Revision
 from shared.messages import RelabelRequest, RolloutStep
+from shared.ports import ClusterError, StoreError
 from shared.work import commits, deferrals, explaining, holds, releasing, rollouts
 from shared.work.commits import WouldCommit
 from shared.work.comparison import compare
@@ -50,7 +52,7 @@ from shared.work.planning import Declarations
 from shared.work.plans import plan_committed, plan_documents
 from shared.work.reach import reaches
 from shared.work.rollouts import RolloutStatus
-from shared.world import Settings, World
+from shared.world import Settings, World, access_from_url
 
 if TYPE_CHECKING:
     from shared.work.versions import FleetVersions
@@ -64,6 +66,7 @@ class Embedded:
         logging.getLogger("hullmark").setLevel(logging.ERROR)
         self._cloud = Cloud(settings)
         self._world = self._cloud.world
+        _note_a_changed_seed(settings, self._world)
         self._left_open = functools.cache(self._take_up)
         """Done once, before the first answer of this process; after a verb for an action, which must come first."""
 
@@ -112,6 +115,22 @@ class Embedded:
         from shared.work.versions import committed_versions
 
         return committed_versions(self._world, live=live)
+
+
+def _note_a_changed_seed(settings: Settings, world: World) -> None:
+    """Say so where somebody edited the file of a simulated cluster: the store has had its own copy since the first use."""
+    if not settings.cluster.startswith("simulated:"):
+        return
+    from shared.adapters.simulated import Simulated
+
+    outdated = False
+    with suppress(ClusterError, StoreError):  # a command that needs the cluster or the store says it
+        cluster = world.open_cluster(access_from_url(settings.cluster), "default")
+        outdated = isinstance(cluster, Simulated) and cluster.outdated()
+    if outdated:
+        file = settings.cluster.removeprefix("simulated:")
+        why = f"{file} is not what store {settings.store} took its simulated cluster from, and is not read again"
+        click.echo(f"note: {why}: change nodes with `hullmark simulate`, or begin with another HULLMARK_STORE", err=True)
 
 
 class EmbeddedLedger:

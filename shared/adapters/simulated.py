@@ -76,6 +76,8 @@ class _State(msgspec.Struct, frozen=True):
 class _Seed(msgspec.Struct, frozen=True):
     version: str
     nodes: dict[str, _State]
+    origin: str = ""
+    """Digest of the file that they were read from; empty where nobody recorded it."""
 
 
 _states, _seeds = msgspec.json.Decoder(_State), msgspec.json.Decoder(_Seed)
@@ -103,10 +105,12 @@ class Simulated:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         before: Callable[[str, str], None] = _nothing_happens,
         interrupt: Callable[[], None] = lambda: None,
+        origin: Callable[[], str] = str,
     ) -> None:
         self.before, self.interrupt, self.owner = before, interrupt, owner
         self._store, self._folder = store, f"clusters/{name}/"
         self._seed_nodes, self._seed_version, self._clock = seed, version, clock
+        self._origin = origin
         self._seeded: _Seed | None = None
         self._lock = threading.RLock()
         self._known: dict[str, tuple[int, _State]] = {}
@@ -382,6 +386,12 @@ class Simulated:
     def _seal(self, name: str, group: int) -> str:
         return f"{self._folder}sealed/{name}/{group:0{_DIGITS}}"
 
+    def outdated(self) -> bool:
+        """Whether the file has changed since its nodes were taken over, or is gone: it is not read again."""
+        body = self._store.get(f"{self._folder}seed.json")
+        taken = _decoded(_seeds, f"{self._folder}seed.json", body).origin if body else ""
+        return bool(taken) and taken != self._origin()
+
     def _seed(self) -> _Seed:
         """The nodes at the beginning: what the first process found in the file, whoever asks."""
         with self._lock:
@@ -389,7 +399,8 @@ class Simulated:
                 key = f"{self._folder}seed.json"
                 body = self._store.get(key)
                 if body is None:
-                    seed = _Seed(self._seed_version, {node.name: _state(node) for node in self._seed_nodes()})
+                    origin = self._origin()  # before the nodes: a file that changes in between counts as changed
+                    seed = _Seed(self._seed_version, {node.name: _state(node) for node in self._seed_nodes()}, origin)
                     body = msgspec.json.encode(seed)
                     if not self._store.create(key, body):
                         body = self._store.get(key) or body

@@ -165,3 +165,20 @@ def test_a_servers_cluster_and_clock_are_left_alone(hullmark: Hullmark, command:
     ran = hullmark(*command, "--server", "http://127.0.0.1:9")
     assert (ran.code, ran.out) == (1, "")
     assert "the embedded cloud only" in ran.err
+
+
+def test_a_changed_file_of_a_simulated_cluster_is_noted_and_not_read_again(
+    hullmark: Hullmark, nodes: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = nodes(n1={})
+    monkeypatch.setenv("HULLMARK_CLUSTER", f"simulated:{file}")
+    assert "note:" not in hullmark("nodes").err
+    assert "note:" not in hullmark("nodes").err
+    nodes(n1={}, n2={})
+    changed = hullmark("nodes", "-o", "json")
+    assert list(changed.json["nodes"]) == ["n1"]
+    assert f"note: {file} is not what store file:.hullmark took its simulated cluster from, and is not read again" in changed.err
+    monkeypatch.setenv("HULLMARK_STORE", "file:another")
+    anew = hullmark("nodes", "-o", "json")
+    assert list(anew.json["nodes"]) == ["n1", "n2"]
+    assert "note:" not in anew.err
