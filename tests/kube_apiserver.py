@@ -206,11 +206,20 @@ class Fleet:
                 raise NodeGone(str(rejected)) from rejected
             raise rejected.refused() from rejected
 
-    def create(self, name: str, labels: Mapping[str, str] | None = None, manager: str = "kubelet", *, ready: bool | None = None) -> str:
-        """A node, registered by `manager`. Returns its uid."""
+    def create(
+        self,
+        name: str,
+        labels: Mapping[str, str] | None = None,
+        manager: str = "kubelet",
+        *,
+        ready: bool | None = None,
+        taints: Iterable[Taint] = (),
+    ) -> str:
+        """A node, registered by `manager`; to its taints the API server adds that it is not ready. Returns its uid."""
         metadata = {"name": name, "labels": dict(labels or {}), "annotations": {"node.alpha.kubernetes.io/ttl": "0"}}
         status = {} if ready is None else {"status": {"conditions": [_ready_condition(ready)]}}
-        return self._create({"apiVersion": "v1", "kind": "Node", "metadata": metadata, **status}, manager)
+        spec = {"taints": [taint._asdict() for taint in taints]}
+        return self._create({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, **status}, manager)
 
     def fill(self, names: Sequence[str]) -> None:
         """Realistic nodes of about 12 KB with 15 labels, many at a time."""
