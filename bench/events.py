@@ -4,7 +4,9 @@ Run `python -m bench.events [--nodes N] [--events N] [--updates N]`.
 
 First table, one at a time: from an event on the bus to the label on the node (node_event, the bus, node_apply), from somebody's edit to
 its repair (the forwarder's watch before that), and a bare PATCH of the same label by the same adapter as the floor; with the API calls
-of an event as the adapter counts them. The contestants take turns node by node: read the times as ratios.
+of an event as the adapter counts them. The contestants take turns node by node: read the times as ratios. The last row is the life of a new
+node: from the request that creates it, with a startup taint, to the answer that took the taint off, its labels there; what
+`hullmark_time_to_label_seconds` says of the same nodes, by creation times of whole seconds, is printed before the table.
 
 Second: a forwarder that starts in a cluster whose nodes are in sync, all but DRIFTED: what it publishes, and how long until it watches;
 as it plans the listing by the store, and as it was before, when it published every node.
@@ -22,7 +24,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,11 +41,15 @@ from shared.adapters.kubernetes import Kubernetes
 from shared.adapters.kubernetes_watch import NodeWatch, Seen
 from shared.domain.documents.reading import Source
 from shared.domain.labels.events import change_of
+from shared.domain.nodes import Taint
 from shared.messages import NodeChanged, Outgoing
 from shared.world import Settings
 from tests.kube_apiserver import Fleet, KubeApiserver
 
 DECLARED, MANAGER = "r1", "bench"
+STARTUP = Taint("hullmark.dev/unlabelled", "NoSchedule")
+UNTIL = f"  until: {{taint: {{key: {STARTUP.key}, effect: {STARTUP.effect}}}}}\n"
+POOL = f"apiVersion: hullmark.dev/v1\nkind: NodeLabelPolicy\nmetadata: {{name: bench}}\nspec:\n  labels: {{rack: {DECLARED}}}\n{UNTIL}"
 DRIFTED = 5
 
 
@@ -52,7 +58,7 @@ class Calls:
     """What an adapter asks its server, and when each node's PATCH was answered."""
 
     counted: Counter[str] = field(default_factory=Counter)
-    written: dict[str, float] = field(default_factory=dict)
+    written: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     answered: threading.Condition = field(default_factory=threading.Condition)
 
     def count(self, server: ApiServer) -> None:
@@ -64,18 +70,22 @@ class Calls:
             with self.answered:
                 self.counted[method] += 1
                 if method == "PATCH":
-                    self.written[path.partition("?")[0].rpartition("/")[2]] = time.perf_counter()
+                    self.written[path.partition("?")[0].rpartition("/")[2]].append(time.perf_counter())
                     self.answered.notify_all()
             return answer
 
         setattr(server, "request", counted)  # noqa: B010 - a method of this one object
 
-    def seconds_to_write(self, node: str, began: float) -> float:
-        """From `began` to the answer of the node's next PATCH."""
+    def seconds_to_write(self, node: str, began: float, writes: int = 1) -> float:
+        """From `began` to the answer of the node's next PATCH, or of so many."""
+
+        def since() -> list[float]:
+            return [at for at in self.written[node] if at > began]
+
         with self.answered:
-            if not self.answered.wait_for(lambda: self.written.get(node, 0.0) > began, timeout=30):
+            if not self.answered.wait_for(lambda: len(since()) >= writes, timeout=30):
                 raise SystemExit(f"{node} was not written")
-            return self.written[node] - began
+            return since()[writes - 1] - began
 
 
 class Counted(NodeWatch):
@@ -145,11 +155,18 @@ def latencies(kube: KubeApiserver, events: int, store: str) -> dict[str, tuple[l
     counted = Counter(calls.counted)
     repaired = _repairs(kube, cloud, calls, [told.name for told in nodes[2::2]])
     after = calls.counted - counted
+    before = Counter(calls.counted)
+    (nodes, seconds), opened, (nodes_after, seconds_after) = _time_to_label(), _registered(kube, cloud, calls, events), _time_to_label()
+    of_opened = calls.counted - before
     cloud.stop()
+    if nodes_after - nodes != events:
+        raise SystemExit(f"{events} nodes were labelled, and hullmark_time_to_label_seconds counted {nodes_after - nodes:.0f}")
+    print(f"hullmark_time_to_label_seconds of {events} new nodes: {(seconds_after - seconds) / events:.2f} at mean")
     return {
         "bare PATCH by the adapter": (by_hand, bare_calls.counted),
         "event on the bus to label written": (by_event, counted),
         "somebody's edit to its repair, forwarder included": (repaired, after),
+        "a new node to labelled and untainted": (opened, of_opened),
     }
 
 
@@ -165,6 +182,34 @@ def _repairs(kube: KubeApiserver, cloud: Cloud, calls: Calls, names: Sequence[st
         found.append(calls.seconds_to_write(name, began))
         cloud.drain()
     return found
+
+
+def _registered(kube: KubeApiserver, cloud: Cloud, calls: Calls, number: int) -> list[float]:
+    """Seconds from the request that creates a node, tainted, until its labels are there and the taint is gone; the forwarder runs."""
+    world, fleet = cloud.world, Fleet(kube)
+    world.revisions.stage("bench", [Source("bench.yaml", POOL.encode())], MANAGER, world.clock())
+    revision, _ = world.revisions.commit(MANAGER, world.clock())
+    since = world.releases.head("default").k
+    world.releases.to_all("default", "", revision.number, since=since, by=MANAGER, at=world.clock())
+    found = []
+    for name in (f"new-{each:05}" for each in range(number)):
+        began = time.perf_counter()
+        fleet.create(name, taints=[STARTUP], ready=True)
+        found.append(calls.seconds_to_write(name, began, writes=2))
+        cloud.drain()
+    left = [node.name for node in Kubernetes(kube.access).with_taints().nodes() if STARTUP in (node.taints or ())]
+    if left:
+        raise SystemExit(f"the startup taint stayed on {left[:3]} and {len(left)} in all")
+    for each in range(number):
+        fleet.delete(f"new-{each:05}")
+    return found
+
+
+def _time_to_label() -> tuple[float, float]:
+    """What `hullmark_time_to_label_seconds` has counted: nodes, and seconds of all of them."""
+    family = next(family for family in telemetry.metrics() if family.name == "hullmark_time_to_label_seconds")
+    values = {sample.suffix: sample.value for sample in family.samples}
+    return values["_count"], values["_sum"]
 
 
 def _follow(forwarder: Forwarder) -> None:

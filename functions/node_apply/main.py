@@ -180,10 +180,18 @@ def bring_in_sync(task: NodeTask, cluster: Cluster) -> Outcome:
 
 
 def times_to_label(nodes: Sequence[NodeTask], outcomes: Sequence[Outcome], now: datetime) -> list[float]:
-    """Seconds from their creation for the nodes that have their labels now and had none before, or lost their startup taint."""
-    there = (node.created for node, outcome in zip(nodes, outcomes, strict=True) if node.created and outcome.outcome == "changed")
+    """Seconds from their creation for the nodes that have their labels now and had none before, or lost their startup taint.
+
+    The event of the labels' own write may ask for the taint again before it is gone: what then finds nothing to do counts for nothing.
+    """
+    there = (node.created for node, outcome in zip(nodes, outcomes, strict=True) if node.created and _came(outcome))
     ages = (max(0.0, (now - datetime.fromisoformat(created)).total_seconds()) for created in there)
     return [age for age in ages if age < NEW_FOR]
+
+
+def _came(outcome: Outcome) -> bool:
+    changes = outcome.changes or Changes()
+    return outcome.outcome == "changed" and bool(changes.set or changes.untaint)
 
 
 def _failed(task: NodeTask, error: ClusterError) -> Outcome:

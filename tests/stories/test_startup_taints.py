@@ -267,13 +267,35 @@ def test_somebody_who_keeps_putting_the_taint_back_is_named_and_not_fought_for_e
     assert any("their-operator" in told["message"] and STARTUP.key in told["message"] for told in gpus.notices("conflict.detected"))
 
 
-def test_the_time_from_creation_to_labelled_and_untainted_is_measured_for_new_nodes_alone(gpus: Fleet) -> None:
-    def counted() -> tuple[float, float]:
-        family = next(family for family in telemetry.metrics() if family.name == "hullmark_time_to_label_seconds")
-        values = {sample.suffix: sample.value for sample in family.samples}
-        return values["_count"], values["_sum"]
+def times_to_label() -> tuple[float, float]:
+    """How many nodes were counted, and their seconds."""
+    family = next(family for family in telemetry.metrics() if family.name == "hullmark_time_to_label_seconds")
+    values = {sample.suffix: sample.value for sample in family.samples}
+    return values["_count"], values["_sum"]
 
-    count, total = counted()
+
+def test_the_event_of_the_labels_write_that_comes_before_the_taint_is_gone_counts_the_node_no_second_time(
+    gpus: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registers(gpus, "n1", age=3)
+    remove, told = Simulated.remove_taint, list[Any]()
+
+    def after_the_event(self: Simulated, name: str, uid: str, taint: Taint, labels: dict[str, str]) -> bool:
+        if not told:
+            told.append(handle(NodeChange(kind="changed", cluster="default", name=name), gpus.world, gpus.now))
+        return remove(self, name, uid, taint, labels)
+
+    monkeypatch.setattr(Simulated, "remove_taint", after_the_event)
+    count, total = times_to_label()
+
+    event(gpus, "n1")
+
+    assert told == ["repair"]
+    assert (taints(gpus, "n1"), times_to_label()) == ((GPU,), (count + 1, total + 3))
+
+
+def test_the_time_from_creation_to_labelled_and_untainted_is_measured_for_new_nodes_alone(gpus: Fleet) -> None:
+    count, total = times_to_label()
     registers(gpus, "n1", age=3)
     event(gpus, "n1")
     registers(gpus, "old", age=25 * 3600)
@@ -284,7 +306,7 @@ def test_the_time_from_creation_to_labelled_and_untainted_is_measured_for_new_no
     gpus.relabels()
 
     assert datetime(2026, 11, 21, 3, 0, tzinfo=UTC) == START
-    assert counted() == (count + 1, total + 3)
+    assert times_to_label() == (count + 1, total + 3)
 
 
 def test_labels_that_change_under_our_hands_again_and_again_leave_the_taint(gpus: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
