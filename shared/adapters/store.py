@@ -93,10 +93,24 @@ def _translated(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         except (errors.BaseError, OSError, ValueError) as error:
             store: Any = args[0]
-            cause = str(error).splitlines()[0]
+            cause = _cause(error)
             raise StoreError(f"store {store.url}: {method.__name__} {args[1] if len(args) > 1 else ''}: {cause}") from error
 
     return call
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong and what to do, for what people can mend; else the first line of what obstore says."""
+    said = str(error)
+    if "NoSuchBucket" in said:
+        return "there is no such bucket: make it, or correct HULLMARK_STORE"
+    if isinstance(error, errors.PermissionDeniedError) and "403" in said:
+        return "access denied (403): these credentials need to list, get, create and delete objects in it"
+    if isinstance(error, errors.UnauthenticatedError) and "401" in said:
+        return "the credentials were not accepted (401): log in anew, or give others"
+    if "error sending request" in said:
+        return "the service does not answer: check the network, a proxy and the endpoint (AWS_ENDPOINT_URL)"
+    return said.splitlines()[0]
 
 
 class Store:

@@ -13,6 +13,7 @@ from typing import ClassVar
 from urllib.parse import parse_qs
 
 import pytest
+from obstore import exceptions as errors
 
 from shared.adapters.store import federated, open_store
 from shared.ports import ObjectStore, StoreError
@@ -112,6 +113,24 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(store: ObjectStore) ->
     assert store.create("a", b"y")
 
 
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (errors.PermissionDeniedError("Server returned non-2xx status code: 403 Forbidden: <Error>"), "access denied"),
+        (errors.UnauthenticatedError("Server returned non-2xx status code: 401 Unauthorized"), "were not accepted"),
+        (errors.GenericError("Generic S3 error: after 10 retries - HTTP error: error sending request"), "does not answer"),
+    ],
+)
+def test_what_a_bucket_refuses_is_said_without_its_librarys_text(monkeypatch: pytest.MonkeyPatch, error: Exception, says: str) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("obstore.get", refuse)
+    with pytest.raises(StoreError, match=f"store memory:: get x: .*{says}") as raised:
+        open_store("memory:").get("x")
+    assert not [word for word in ("Generic", "retries", "Server returned", "<") if word in str(raised.value)]
+
+
 @pytest.mark.parametrize("url", ["", "folder", "ftp://x", "s3://", "gs:///prefix"])
 def test_a_store_that_is_none_is_refused_with_the_forms_that_are(url: str) -> None:
     with pytest.raises(StoreError, match="file:FOLDER"):
@@ -125,7 +144,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_bucket_that_is_not_there_is_told_with_its_url(s3: str) -> None:
-    with pytest.raises(StoreError, match="s3://nobody: create x"):
+    with pytest.raises(StoreError, match=r"s3://nobody: create x: there is no such bucket: make it, or correct HULLMARK_STORE$"):
         open_store("s3://nobody").create("x", b"")
 
 
