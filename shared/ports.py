@@ -20,6 +20,7 @@ from shared.messages import Outgoing
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from shared.domain.pools import PoolChange, PoolLabels
     from shared.domain.versions.catalogue import CloudProfile, NamespacedCloudProfile
     from shared.domain.versions.clusters import FleetCluster, VersionStep
     from shared.domain.versions.ends import Progress
@@ -337,6 +338,20 @@ class Fleet(Protocol):
 
         Raises Stale where the cluster now runs another version than the step starts from, Refused where the provider will not do it,
         Unavailable where it may later (`UpdateRunning`: it is busy with an earlier change).
+        """
+        ...
+
+
+class NodePools(Protocol):
+    """The managed pools of nodes of one cluster, and the labels that they give their nodes."""
+
+    def read(self, pool: str) -> PoolLabels:
+        """A pool's labels now. Raises Refused (`NotFound`) and Unavailable."""
+        ...
+
+    def write(self, pool: PoolLabels, change: PoolChange) -> None:
+        """Change these labels of a pool as it was read. Raises Stale where it has changed since, Refused, and Unavailable
+        (`UpdateRunning`: the cloud works on it).
         """
         ...
 

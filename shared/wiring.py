@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, assert_never
 
 from shared.domain.documents.access import Access, Eks, Gke, InCluster, Kubeconfig, KubeconfigFile, OperatorAccess, SeedFile, Simulated
 from shared.messages import Outgoing
-from shared.ports import Bus, BusError, Cluster, Fleet, Node, ObjectStore, Refused
+from shared.ports import Bus, BusError, Cluster, Fleet, Node, NodePools, ObjectStore, Refused
 from shared.world import Settings, SettingsError, World
 
 if TYPE_CHECKING:
     from shared.adapters.apiserver import Login
     from shared.adapters.kept import Kept
     from shared.domain.documents.kinds import ClusterSpec
+    from shared.domain.pools import PoolKind
     from shared.work.pod_topology import PodTopology
 
 
@@ -193,6 +194,25 @@ def open_fleet(settings: Settings, name: str, spec: ClusterSpec, catalogues: Kep
             return GkeVersions(name, f"projects/{project}/locations/{location}", gke_name, client, spec, catalogues)
         case provider, _:
             raise Refused("ClusterUnknown", f"cluster {name}: provider {provider} cannot be reached by its access")
+
+
+def open_pools(name: str, spec: ClusterSpec) -> tuple[PoolKind, NodePools]:
+    """The managed pools of the cluster that a Cluster document stands for, and what kind they are. Raises Refused."""
+    from shared.domain.pools import EKS_POOL, GKE_POOL  # no function labels pools
+
+    match spec.access.way if spec.access else None:
+        case Eks(region=region, name=eks_name, role_arn=role):
+            from shared.adapters.eks_pools import EksPools
+            from shared.adapters.eks_versions import client_for
+
+            return EKS_POOL, EksPools(eks_name, lambda: client_for("eks", region, role))
+        case Gke(project=project, location=location, name=gke_name):
+            from shared.adapters.gke_pools import GkePools
+            from shared.adapters.gke_versions import client
+
+            return GKE_POOL, GkePools(f"projects/{project}/locations/{location}/clusters/{gke_name}", client)
+        case _:
+            raise Refused("NoManagedPools", f"cluster {name}: its document has no access.eks or access.gke, whose pools could be labelled")
 
 
 def _seed(file: str) -> list[Node]:

@@ -33,6 +33,7 @@ COMMANDS = {
     "explain": ("local.cli.explain:explain", "Say why a node has a label: document, line, revision, action, who else holds it."),
     "history": ("local.cli.explain:history", "Say what was released to a node and what actions did to it."),
     "export": ("local.cli.export:export", "Print what the template of a pool of nodes needs: labels and startup taints."),
+    "pools": ("local.cli.pools:pools", "Show and set the labels of EKS node groups and GKE node pools."),
     "migrate": ("local.cli.migrate:migrate", "Find deprecated label keys in manifests and rewrite them."),
     "events": ("local.cli.events:events", "Forward a cluster's node events to the bus."),
     "webhook": ("local.cli.webhook:webhook", "Print or check the configuration of the webhook that labels pods."),

@@ -35,8 +35,8 @@ def export(
     """
     if not is_subdomain(name):
         raise Failure("Usage", f"--pool: {name[:80]!r} is no name that a pool can have: lower-case letters, digits and -")
-    policies = _policies(files)
-    made = template(name, _own(own, policy, policies), policies, _cluster(cluster, policies), cast("Format", form))
+    policies = policies_of(files)
+    made = template(name, _own(own, policy, policies), policies, cluster_of(cluster, policies), cast("Format", form))
     if isinstance(made, PolicyConflict):
         raise Failure("Usage", f"policies contradict each other about this pool: {made.message}")
     _say(made, policies)
@@ -47,7 +47,8 @@ def export(
     return _differs(read_bytes(compared).decode(errors="replace"), text, compared)
 
 
-def _policies(files: Sequence[str]) -> Policies:
+def policies_of(files: Sequence[str]) -> Policies:
+    """Those of the files, or of the newest revision. Raises Failure."""
     if files:
         return load(read_files(files)).policies
     declared = service().documents.declared()
@@ -81,7 +82,8 @@ def _labels(text: str) -> dict[str, str]:
     return labels
 
 
-def _cluster(asked: str | None, policies: Policies) -> str:
+def cluster_of(asked: str | None, policies: Policies) -> str:
+    """The cluster that is meant: the one asked for, or the only one that is declared. Raises Failure."""
     declared = sorted(policies.clusters)
     known = {*declared, *policies.named_clusters(), "default"}
     if asked is not None and declared and asked not in known:

@@ -250,23 +250,30 @@ class EksVersions:
     def _call(self, operation: str, service: str = "eks", /, **arguments: Any) -> dict[str, Any]:
         if self._left() <= 0:
             raise Unavailable(f"{operation}: not sent, no time was left")
-        try:
-            if service not in self._clients:
-                self._clients[service] = self._open(service)
-            answer: dict[str, Any] = getattr(self._clients[service], operation)(**arguments)
-        except ClientError as error:
-            code, message = error.response["Error"].get("Code", ""), f"{operation}: {error.response['Error'].get('Message', error)}"
-            if code in BUSY:
-                raise _busy(message) from error
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            if code in LATER or status >= 500:
-                raise Unavailable(message) from error
-            raise Refused("NotFound" if code == "ResourceNotFoundException" else code or "Refused", message) from error
-        except (NoCredentialsError, PartialCredentialsError) as error:
-            raise Refused("Unauthorized", f"{operation}: {error}") from error
-        except BotoCoreError as error:
-            raise Unavailable(f"{operation}: {error}") from error
-        return answer
+        return answered(operation, lambda: getattr(self._opened(service), operation)(**arguments))
+
+    def _opened(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._open(service)
+        return self._clients[service]
+
+
+def answered(operation: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer to a call. Raises Refused and Unavailable (`UpdateRunning` where an update runs already)."""
+    try:
+        return call()
+    except ClientError as error:
+        code, message = error.response["Error"].get("Code", ""), f"{operation}: {error.response['Error'].get('Message', error)}"
+        if code in BUSY:
+            raise _busy(message) from error
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code in LATER or status >= 500:
+            raise Unavailable(message) from error
+        raise Refused("NotFound" if code == "ResourceNotFoundException" else code or "Refused", message) from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise Refused("Unauthorized", f"{operation}: {error}") from error
+    except BotoCoreError as error:
+        raise Unavailable(f"{operation}: {error}") from error
 
 
 def _busy(message: str) -> Unavailable:

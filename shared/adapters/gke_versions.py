@@ -125,17 +125,25 @@ class GkeVersions:
         seconds = min(SECONDS, self._left())
         if seconds <= 0:
             raise Unavailable(f"{method}: not sent, no time was left")
-        try:
-            self._client = self._client or self._open()
-            return getattr(self._client, method)(request=request, timeout=seconds, retry=None)
-        except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.Aborted, exceptions.RetryError, OSError) as error:
-            raise Unavailable(f"{method}: {error}") from error
-        except exceptions.GoogleAPICallError as error:
-            if _status(error) == "FAILED_PRECONDITION":  # another operation runs on the cluster
-                raise _busy(f"{method}: {error.message}") from error
-            raise Refused(type(error).__name__, f"{method}: {error.message}") from error
-        except GoogleAuthError as error:
-            raise Refused("Unauthorized", f"{method}: {error}") from error
+        return answered(method, lambda: self._sent(method, request, seconds))
+
+    def _sent(self, method: str, request: dict[str, Any], seconds: float) -> Any:
+        self._client = self._client or self._open()
+        return getattr(self._client, method)(request=request, timeout=seconds, retry=None)
+
+
+def answered(method: str, call: Callable[[], Any]) -> Any:
+    """The answer to a call. Raises Refused and Unavailable (`UpdateRunning` where another operation runs)."""
+    try:
+        return call()
+    except (exceptions.ServerError, exceptions.TooManyRequests, exceptions.Aborted, exceptions.RetryError, OSError) as error:
+        raise Unavailable(f"{method}: {error}") from error
+    except exceptions.GoogleAPICallError as error:
+        if _status(error) == "FAILED_PRECONDITION":  # another operation runs on the cluster
+            raise _busy(f"{method}: {error.message}") from error
+        raise Refused(type(error).__name__, f"{method}: {error.message}") from error
+    except GoogleAuthError as error:
+        raise Refused("Unauthorized", f"{method}: {error}") from error
 
 
 def _state(about: Any) -> ProviderState:

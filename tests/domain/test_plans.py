@@ -80,8 +80,8 @@ def test_the_reason_of_a_conflict_names_policy_and_values(how: str, outcome: str
 @pytest.mark.parametrize(
     ("manager", "key", "said"),
     [
-        ("kubelet", "eks.amazonaws.com/nodegroup", "the EKS node group gpu gives it to its nodes; change it on the pool (`hullmark export"),
-        ("vpcLambda", "eks.amazonaws.com/nodegroup", "--format eks-nodegroup --pool gpu`), or leave it out of the documents"),
+        ("kubelet", "eks.amazonaws.com/nodegroup", "the EKS node group gpu gives it to its nodes; change it on the pool (`hullmark pools"),
+        ("vpcLambda", "eks.amazonaws.com/nodegroup", "apply --pool gpu`), or leave it out of the documents"),
         ("kubelet", "cloud.google.com/gke-nodepool", "the GKE node pool gpu gives it"),
     ],
 )
