@@ -212,7 +212,7 @@ def open_pools(name: str, spec: ClusterSpec) -> tuple[PoolKind, NodePools]:
 
             return GKE_POOL, GkePools(f"projects/{project}/locations/{location}/clusters/{gke_name}", client)
         case _:
-            raise Refused("NoManagedPools", f"cluster {name}: its document has no access.eks or access.gke, whose pools could be labelled")
+            raise Refused("ClusterUnknown", f"cluster {name}: its document has no access.eks or access.gke, whose pools could be labelled")
 
 
 def _seed(file: str) -> list[Node]:

@@ -20,6 +20,7 @@ from google.cloud import container_v1
 from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerRestTransport
 from moto import mock_aws
 
+from shared.adapters import eks_versions
 from shared.adapters.eks_pools import EksPools
 from shared.adapters.gke_pools import GkePools
 from shared.domain.pools import PoolChange, PoolLabels
@@ -42,23 +43,32 @@ spec:
 POOL = ("--pool", "gpu", "-f", "site.yaml")
 
 
-@pytest.fixture
-def eks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """An EKS cluster with a node group that has labels."""
-    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(f"AWS_{name}", "x")
-    Path("site.yaml").write_text(SITE)
-    with mock_aws():
+LABELS = {"pool": "gpu", "example.com/rack": "r1", "example.com/old": "1"}
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Any]:
+    """An EKS cluster with a node group; made once, because boto3 reads its models for every client."""
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
         client = boto3.client("eks", region_name="eu-west-1")
+        patch.setattr(eks_versions, "client_for", lambda *_: client)
         role = "arn:aws:iam::123456789012:role/r"
         client.create_cluster(name="prod", roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1"]})
-        labels = {"pool": "gpu", "example.com/rack": "r1", "example.com/old": "1"}
-        client.create_nodegroup(clusterName="prod", nodegroupName="gpu", subnets=["subnet-1"], nodeRole=role, labels=labels)
+        client.create_nodegroup(clusterName="prod", nodegroupName="gpu", subnets=["subnet-1"], nodeRole=role)
         yield client
 
 
+@pytest.fixture
+def eks(aws: Any, hullmark: Hullmark) -> Any:
+    """The same, its node group with labels, and a site whose policy wants another."""
+    Path("site.yaml").write_text(SITE)
+    labels = {"addOrUpdateLabels": LABELS, "removeLabels": sorted(on_eks(aws).keys() - LABELS.keys())}
+    aws.update_nodegroup_config(clusterName="prod", nodegroupName="gpu", labels=labels)
+    return aws
+
+
 def on_eks(client: Any) -> dict[str, str]:
-    labels: dict[str, str] = client.describe_nodegroup(clusterName="prod", nodegroupName="gpu")["nodegroup"]["labels"]
+    labels: dict[str, str] = client.describe_nodegroup(clusterName="prod", nodegroupName="gpu")["nodegroup"].get("labels") or {}
     return labels
 
 

@@ -24,7 +24,6 @@ COMMANDS = Group(
         "NothingToDeclare": Reason("kubelets, clouds and add-ons set every label of the nodes", "write a policy (docs/documents.md)"),
         "NodeNotFound": Reason("the simulated cluster has no node of this name", "add one with `hullmark simulate add NODE`"),
         "NotSimulated": Reason("`hullmark simulate` changes simulated clusters only", "name one with `--cluster`, or use kubectl"),
-        "NoManagedPools": Reason("the cluster is no EKS or GKE cluster", "name another with `--cluster`, or use `hullmark export`"),
         "PortTaken": Reason("another process listens on this port", "take another with `--port`"),
         "Unreachable": Reason("the server does not answer", "correct `--server`, or start it"),
         "Redirected": Reason("the server redirects, and tokens are not sent to another address", "give `--server` the final address"),
