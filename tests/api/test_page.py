@@ -121,8 +121,15 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
+@pytest.fixture
+def site(whole_site: Site) -> Site:
+    """The site, served whichever other world a test has installed in between."""
+    wiring.install(whole_site.door.world)
+    return whole_site
+
+
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def whole_site() -> Iterator[Site]:
     telemetry.write_to(None)
     door = FrontDoor()
     nodes = {f"compute{number:02}": {"zone": "a"} for number in range(1, 13)}

@@ -110,14 +110,14 @@ def test_a_policy_that_selects_the_clusters_own_nodes_shows_in_the_difference(wa
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
     assert "pool changed on 3 gpu1: old → new, gpu2: old → new, gpu3: old → new" in lines
     assert "tier removed on 3 gpu1: 1 → none, gpu2: 1 → none, gpu3: 1 → none" in lines
-    assert lines.index("3 node(s) with different labels: gpu1, gpu2, gpu3") < lines.index("+ pool: new")
+    assert lines.index("3 nodes with different labels: gpu1, gpu2, gpu3") < lines.index("+ pool: new")
     assert watched("documents", "diff", "2", "2", "-o", "json").json["nodes"] == {}
 
 
 def test_a_cluster_that_does_not_answer_is_compared_by_the_documents_alone(watched: Hullmark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HULLMARK_CLUSTER", "kubeconfig:nowhere.yaml")
     ran = watched("documents", "diff", "1", "2")
-    assert (ran.code, "0 node(s)" in ran.out) == (0, True)
+    assert (ran.code, "0 nodes with different labels" in ran.out) == (0, True)
     assert "note: cluster default's own nodes were not looked at, only the documents: " in ran.err
     assert watched("documents", "diff", "1", "2", "--cluster", "nowhere").code == 1
 
