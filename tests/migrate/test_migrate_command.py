@@ -190,7 +190,11 @@ def test_sarif_carries_the_fix_that_write_would_make(run: Run, tmp_path: Path) -
 
 def test_live_objects_are_only_reported(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.yaml").write_text("kind: Pod\n")
-    monkeypatch.setattr("local.manifests.live.live_objects", lambda context: [(f"{context}:Pod/shop/p", POD.encode())])
+
+    def live_objects(context: str, *, kubeconfig: str) -> list[tuple[str, bytes]]:
+        return [(f"{context}:Pod/shop/p", POD.encode())]
+
+    monkeypatch.setattr("local.manifests.live.live_objects", live_objects)
 
     _, out, _ = run("--context", "prod", "--write", "-o", "json")
 
